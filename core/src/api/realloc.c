@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  *   mw_realloc  a slot of the heap's own slabs: stays, or is copied by malloc and free        hit
+ *     realloc_listed      a medium slot or a block of pages: stays                            hit
  *     realloc_slow        NULL, size 0, foreign blocks, and all other blocks of ours
  *       block_try_resize  where the block is, or by moving page tables
  *       realloc_copy      else
  */
 #include "realloc.h"
 
+static NOINLINE void *realloc_listed(void *block, uintptr_t found, size_t size);
 static NOINLINE void *realloc_slow(void *block, struct extent *extent, size_t size);
 static NOINLINE void *realloc_slot(void *block, size_t usable, size_t size);
 static NOINLINE void *realloc_copy(void *block, size_t old_size, size_t size);
@@ -20,7 +22,11 @@ static bool slot_still_fits(size_t usable, size_t size)
 /* Strings that grow: slots of the heap's own slabs, which free's hit path takes too. */
 HIT_PATH void *mw_realloc(void *block, size_t size)
 {
-    struct extent *extent = pagemap_find(block);
+    uintptr_t found = pagemap_look(block);
+    if (found_has_list(found)) {
+        return realloc_listed(block, found, size);
+    }
+    struct extent *extent = (struct extent *)found;
     if (MW_TRACK || MW_SLOT_BITMAP || unlikely(size == 0) ||
         unlikely(atomic_differs(&extent->owner, heap_self)) ||
         unlikely(!slab_has_slot_at(extent, block))) {
@@ -28,6 +34,25 @@ HIT_PATH void *mw_realloc(void *block, size_t size)
     }
     size_t usable = extent->slab.slot_size;
     return slot_still_fits(usable, size) ? block : realloc_slot(block, usable, size);
+}
+
+/* Whether a block of pages is kept for a new size: it takes as many. */
+ALWAYS_INLINE bool pages_still_fit(struct extent *extent, const void *block, size_t size)
+{
+    return (uintptr_t)block == extent->start && extent_state(extent) == EXTENT_ACTIVE &&
+           size > SLOT_REQUEST_MAX && large_rounded_pages(size) == extent_pages(extent);
+}
+
+/* Of a medium slot the page map tells all that is needed. */
+HIT_PATH static NOINLINE void *realloc_listed(void *block, uintptr_t found, size_t size)
+{
+    unsigned class = found_list(found);
+    struct extent *extent = found_extent(found);
+    bool stays = class < CLASSES
+                     ? distance_is_of_slot(found_distance(found, block), list_reciprocals[class]) &&
+                           slot_still_fits(class_size(class), size)
+                     : pages_still_fit(extent, block, size);
+    return likely(stays) ? block : realloc_slow(block, extent, size);
 }
 
 /* --- Slow path -------------------------------------------------------------------------------- */
@@ -100,11 +125,13 @@ static NOINLINE void *realloc_slot(void *block, size_t usable, size_t size)
     return realloc_keeps_slot(usable, size) ? block : realloc_copy(block, usable, size);
 }
 
-/* A block of these sizes that realloc copies in order to make it larger, and did so before, is being built in small
- * steps: it gets room for this share of its size, so that not every step is a copy (as in tcmalloc, where every
- * block gets it). Smaller ones are many, and cheap to copy. */
+/* A block of these sizes that realloc copies in order to make it larger is being built in small steps if that was so
+ * before, or if what comes on top of its slot is at most one part of BUILD_STEP: it gets room for this share of its
+ * size, so that not every step is a copy (as in tcmalloc, where every block gets it). Smaller ones are many, and cheap
+ * to copy. */
 #define BUILD_MIN (1 * KiB)
 #define BUILD_MAX (1 * MiB)
+#define BUILD_STEP 16u
 #define BUILD_SHARE 4u
 
 static uint32_t realloc_mark(const void *block)
@@ -118,7 +145,7 @@ static size_t realloc_room(const void *block, size_t old_size, size_t size)
         return size;
     }
     struct heap *heap = thread_enter();
-    bool is_built = heap->built == realloc_mark(block);
+    bool is_built = heap->built == realloc_mark(block) || size - old_size <= old_size / BUILD_STEP;
     if (heap->shrunk == realloc_mark(block)) { /* it grows again */
         heap->shrinks_to_keep = SHRINKS_TO_KEEP;
     }

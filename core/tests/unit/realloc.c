@@ -166,12 +166,60 @@ TEST(realloc_leaves_room_for_a_block_that_is_built)
     CHECK(mw_heap_is_valid());
 }
 
-/* Once may be all: it gets what it asked for, and so do two that grow by turns. */
+/* Many that are built by turns, in steps so small that the first copy tells it. */
+TEST(realloc_leaves_room_for_blocks_that_are_built_by_turns)
+{
+    enum { BLOCKS = 10 };
+    if (!REALLOC_LEARNS) {
+        return;
+    }
+    char *blocks[BLOCKS];
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = mw_malloc(BUILD_MIN);
+    }
+    for (size_t size = BUILD_MIN; size <= 8 * BUILD_MIN; size += BUILD_MIN / BUILD_STEP) {
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            size_t usable = mw_malloc_usable_size(blocks[i]);
+            blocks[i] = mw_realloc(blocks[i], size);
+            if (size > usable) {
+                CHECK(mw_malloc_usable_size(blocks[i]) >= usable + usable / BUILD_SHARE);
+            }
+        }
+    }
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        CHECK_LT(mw_malloc_usable_size(blocks[i]), 12 * BUILD_MIN);
+        mw_free(blocks[i]);
+    }
+    CHECK(mw_heap_is_valid());
+}
+
+/* A block of pages that needs no other number of them stays what it is, also while it may be kept or cut. */
+TEST(realloc_within_the_pages_of_a_block_changes_nothing)
+{
+    enum { SIZE = 128 * KiB }; /* of pages of up to 64 KiB */
+    char *block = mw_malloc(SIZE);
+    size_t usable = mw_malloc_usable_size(block);
+    heap_own->shrink_pages_to_keep = 1;
+    uint64_t counts[LARGE_CLASSES];
+    memcpy(counts, heap_own->large_counts, sizeof counts);
+    CHECK(mw_realloc(block, SIZE - 16) == block);
+    CHECK(mw_realloc(block, SIZE) == block);
+    CHECK_EQ(mw_malloc_usable_size(block), usable);
+    CHECK_EQ(heap_own->shrink_pages_to_keep, 1);
+    CHECK(memcmp(counts, heap_own->large_counts, sizeof counts) == 0);
+    heap_own->shrink_pages_to_keep = 0;
+    block = mw_realloc(block, SIZE / 2); /* and one that needs fewer is cut */
+    CHECK_EQ(mw_malloc_usable_size(block), SIZE / 2);
+    mw_free(block);
+    CHECK(mw_heap_is_valid());
+}
+
+/* Once may be all: it gets what it asked for, and so do two that grow by turns, a quarter each time. */
 TEST(realloc_leaves_no_room_for_a_block_that_grows_once)
 {
     char *first = mw_malloc(1000);
     char *second = mw_malloc(1000);
-    for (size_t size = 1200; size < 8000; size += size / 8) {
+    for (size_t size = 1200; size < 8000; size += size / 4) {
         first = mw_realloc(first, size);
         second = mw_realloc(second, size);
         size_t usable = mw_malloc_usable_size(mw_malloc(size));
