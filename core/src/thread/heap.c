@@ -114,7 +114,7 @@ static void heap_drain_current(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
     bin->is_draining = true;
-    heap_return_small_list(heap, class);
+    (bin->has_kept ? heap_take_list_back : heap_return_small_list)(heap, class);
     if (bin->current != NULL) {
         bin_release_current(heap, bin);
     }
@@ -531,6 +531,8 @@ static void heap_take_back(struct heap *heap, struct extent *extent, struct slot
 
 static void (*const delay_gives_back)(struct heap *, struct extent *,
                                       struct slot *) = heap_take_back;
+static void (*const list_gives_back)(struct heap *, struct extent *,
+                                     struct slot *) = heap_take_back;
 
 /* --- Start and end ---------------------------------------------------------------------------- */
 

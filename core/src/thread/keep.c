@@ -45,6 +45,36 @@ static void heap_return_small_list(struct heap *heap, unsigned class)
     }
 }
 
+static void heap_take_list_back(struct heap *heap, unsigned class)
+{
+    struct slot *slot = heap->free[class];
+    struct slot *others = NULL;
+    uint32_t count = 0;
+    heap->bins[class].has_kept = false;
+    heap->free[class] = NULL;
+    heap->rooms[class] = 0;
+    order_stores(); /* as where a list is sent home */
+    while (slot != NULL) {
+        list_slot_check(slot, class);
+        struct slot *next = slot_next(slot);
+        struct extent *extent = pagemap_find(slot);
+        struct heap *owner = atomic_get(&extent->owner);
+        if (owner == heap || owner == NULL) {
+            list_gives_back(heap, extent, slot);
+        } else {
+            slot_set_next(slot, others);
+            others = slot;
+        }
+        slot = next;
+        count++;
+    }
+    heap_count_flush(heap, class, count);
+    heap_return_others(heap, others, class);
+    if (heap_is_sampling(heap)) {
+        heap->sample_at[class] += count;
+    }
+}
+
 static void heap_note_kept(struct heap *heap, unsigned class)
 {
     check(heap_is_sampling(heap) && class < SMALL_CLASSES);
