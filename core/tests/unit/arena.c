@@ -252,8 +252,10 @@ static unsigned huge_regions(struct arena *arena, struct extent **extents, size_
     return huge;
 }
 
+/* However long they take here. */
 static bool kernel_has_huge_pages(void)
 {
+    atomic_set(&huge_page_ns_most, UINT64_MAX);
     void *probe = os_map_aligned(NULL, REGION_ALIGNMENT, REGION_ALIGNMENT);
     return probe != NULL && os_ask_for_huge_pages(probe, REGION_ALIGNMENT);
 }
@@ -275,6 +277,21 @@ TEST(arena_asks_for_huge_pages_where_it_is_dense)
     arena_purge(arena, 0);
     CHECK(last->region->huge_pages == HUGE_PAGES_REFUSED);
     CHECK(((char *)last->start)[MiB - 1] == 1 && arena_is_valid(arena));
+}
+
+/* Where the first takes too long, the region gets no others, and the next ones do not ask. */
+TEST(arena_asks_for_no_huge_pages_where_they_take_long)
+{
+    struct extent *extents[40], *others[100];
+    struct arena *arena = fresh_arena();
+    if (!kernel_has_huge_pages()) {
+        return;
+    }
+    atomic_set(&huge_page_ns_most, 0);
+    CHECK_EQ(huge_regions(arena, extents, 40, 1), 0);
+    CHECK(extents[39]->region->huge_pages == HUGE_PAGES_REFUSED);
+    atomic_set(&huge_page_ns_most, UINT64_MAX);
+    CHECK_EQ(huge_regions(arena, others, 100, 1), 0);
 }
 
 TEST(arena_does_not_ask_for_huge_pages_where_it_is_sparse)
