@@ -183,7 +183,10 @@ static bool follows_advice(void *start, size_t size)
     static _Atomic uint8_t known;
     uint8_t answer = atomic_get(&known);
     if (unlikely(answer == NOT_ASKED)) {
-        answer = is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_OF_NOBODY, 0, 0, 0)) ? YES : NO;
+        answer =
+            is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_OF_NOBODY, 0, 0, 0))
+                ? YES
+                : NO;
         atomic_set(&known, answer);
     }
     return answer == YES;
