@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use mallow_launch::preload::Changes;
 use mallow_launch::{Allocator, Prepared, Target, embedded, preflight};
+use mallow_os::threads::why_not_started;
 use mallow_os::{Ending as Ended, pidfd_open, wait4};
 use mallow_recorder::{CHANNEL_VARIABLE, Channel, Clock, Settings, StackMode, Timeline};
 use mallow_trace::{Ending, Header, Source, Writer};
@@ -128,7 +129,7 @@ pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Captured> {
     let signals = Signals::catch()?;
     let child = command.spawn().map_err(|error| Error::NotStarted {
         command: target.command.clone(),
-        reason: error.to_string(),
+        reason: why_not_started(&error),
     })?;
     // Until the command took its place, the child was this program, and the kernel remembers how large.
     let own_peak = memory::own_peak();

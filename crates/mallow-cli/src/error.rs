@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Everything that can go wrong, as sentences for the user with the remedy, and the exit codes.
 
+use mallow_os::threads::NoThread;
 use mallow_process::binding::Failure;
 use thiserror::Error;
 
@@ -35,6 +36,9 @@ pub enum Error {
     #[error("The command {command} could not be started: {reason}.")]
     NotStarted { command: String, reason: String },
 
+    #[error(transparent)]
+    NoThread(#[from] NoThread),
+
     #[error("{}", failure.sentence(*pid))]
     Process { pid: u32, failure: Failure },
 
@@ -57,7 +61,7 @@ impl Error {
             Error::Usage(_) => 2,
             Error::Unmet(_) => 3,
             Error::Unsupported(_) => 4,
-            Error::Permission(_) => 5,
+            Error::Permission(_) | Error::NoThread(_) => 5,
             Error::Inconclusive(_) => 6,
             Error::Damaged(_) => 7,
             Error::Process { failure, .. } => match failure {
@@ -100,7 +104,7 @@ impl From<mallow_process::processes::Error> for Error {
         match error {
             Processes::Process { pid, failure } => Error::Process { pid, failure },
             Processes::List(source) => Error::io("The processes cannot be listed")(source),
-            Processes::Start(source) => Error::io("The reader of heaps cannot be started")(source),
+            Processes::NoThread(error) => error.into(),
             Processes::ReaderEnded => Error::Internal(text),
         }
     }
@@ -158,6 +162,7 @@ fn measure_code(error: &mallow_measure::Error) -> u8 {
     match error {
         Measure::BadPattern(_) | Measure::BadPort(_) | Measure::BadValue(_) | Measure::NoLoad => 2,
         Measure::NotReady { .. } => 4,
+        Measure::NoThread(_) => 5,
         Measure::NotStarted { .. } => 125,
         Measure::DefaultsFail { code, .. } => *code,
         Measure::Wait(source) => io_code(source),
@@ -169,7 +174,7 @@ fn measure_code(error: &mallow_measure::Error) -> u8 {
 fn io_code(error: &std::io::Error) -> u8 {
     use std::io::ErrorKind;
     match error.kind() {
-        // A thread that there is no room for. Where nothing can be read now, `input` says so in words.
+        // A process that there is no room for. Where nothing can be read now, `input` says so in words.
         ErrorKind::WouldBlock if error.raw_os_error().is_some() => 5,
         ErrorKind::NotFound
         | ErrorKind::WouldBlock

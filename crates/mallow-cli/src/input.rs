@@ -7,9 +7,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
+use mallow_os::threads;
 use nix::fcntl::OFlag;
 
 /// How long a pipe is waited for that nobody has opened to write.
@@ -40,7 +40,8 @@ pub fn open(path: &Path) -> Result<File> {
 fn open_pipe(path: &Path) -> Result<File> {
     let (opened, result) = mpsc::channel();
     let path = path.to_owned();
-    thread::spawn(move || opened.send(File::open(path)));
+    let open = move || opened.send(File::open(path));
+    threads::spawn("pipe", open).map_err(|error| Error::new(ErrorKind::OutOfMemory, error))?;
     result.recv_timeout(PATIENCE).unwrap_or_else(|_| {
         let why = format!("it is a pipe, and nobody wrote to it for {} s", PATIENCE.as_secs());
         Err(Error::new(ErrorKind::WouldBlock, why))

@@ -14,10 +14,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 use std::ffi::OsString;
-use std::thread;
 
 use cli::Cli;
 use config::{Config, Places};
+use mallow_os::threads;
 use nix::sys::resource::{Resource, getrlimit};
 
 mod cli;
@@ -46,9 +46,9 @@ pub fn main() -> u8 {
     if getrlimit(Resource::RLIMIT_STACK).is_ok_and(|(most, _)| most >= STACK as u64) {
         return run();
     }
-    match thread::Builder::new().stack_size(STACK).spawn(run) {
+    match threads::spawn_with_stack("main", STACK, run) {
         Ok(runs) => runs.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-        Err(error) => outcome(Err(error::Error::io("There is no room for a stack")(error))),
+        Err(error) => outcome(Err(error.into())),
     }
 }
 

@@ -24,6 +24,7 @@ mod explain_glibc;
 mod explain_huge;
 mod explain_mallow;
 mod explain_runtimes;
+mod few_processes;
 mod guard;
 mod guard_runtimes;
 mod habits;

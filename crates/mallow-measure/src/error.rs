@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Why a program could not be measured, as sentences with the remedy.
 
+use mallow_os::threads::{NoThread, why_not_started};
 use thiserror::Error;
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -34,6 +35,9 @@ pub enum Error {
     )]
     DefaultsFail { how: String, code: u8 },
 
+    #[error(transparent)]
+    NoThread(#[from] NoThread),
+
     #[error("The command's processes cannot be waited for: {0}")]
     Wait(std::io::Error),
 }
@@ -41,6 +45,6 @@ pub enum Error {
 impl Error {
     pub(crate) fn not_started(command: &str) -> impl Fn(std::io::Error) -> Error + use<> {
         let command = command.to_owned();
-        move |error| Error::NotStarted { command: command.clone(), reason: error.to_string() }
+        move |error| Error::NotStarted { command: command.clone(), reason: why_not_started(&error) }
     }
 }

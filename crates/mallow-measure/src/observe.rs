@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use mallow_os::{ChildSetup, Ending};
+use mallow_os::{ChildSetup, Ending, threads};
 use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, kill, killpg};
@@ -172,7 +172,16 @@ fn observe_traced(
     let main = Pid::from_raw(child.id().cast_signed());
     let (finished, alarm) = channel::<()>();
     std::thread::scope(|scope| {
-        let timer = scope.spawn(move || watch_clock(main, limits, interrupted, &alarm));
+        let watch = move || watch_clock(main, limits, interrupted, &alarm);
+        let timer = match threads::spawn_scoped(scope, "clock", watch) {
+            Ok(timer) => timer,
+            Err(error) => {
+                // It is stopped at its first instruction.
+                let _ = killpg(main, Signal::SIGKILL);
+                while waitpid(main, Some(WaitPidFlag::__WALL)).is_ok() {}
+                return Err(error.into());
+            }
+        };
         let mut tracer = Tracer::new(main);
         let outcome = tracer.run();
         drop(finished);

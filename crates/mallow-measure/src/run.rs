@@ -138,7 +138,7 @@ pub fn run_sampled(
         ChildSetup { dies_with_parent: true, cpu_count: limits.cpu_count, ..ChildSetup::default() };
     mallow_os::configure(&mut command, setup).map_err(&failed)?;
     command.stdin(mallow_launch::input::each_run());
-    let reading = Reading::of(&mut command, patterns).map_err(&failed)?;
+    let reading = Reading::of(&mut command, patterns)?;
     let start = Instant::now();
     let child = command.spawn().map_err(&failed)?;
     // The command holds the output's writing end.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use mallow_os::{ChildSetup, Ending};
+use mallow_os::{ChildSetup, Ending, threads};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use regex_lite::Regex;
@@ -112,10 +112,10 @@ impl Service {
         let (reader, writer) = std::io::pipe().map_err(Error::not_started(&name))?;
         let second = writer.try_clone().map_err(Error::not_started(&name))?;
         server.stdout(writer).stderr(second);
+        let readiness = read_lines(reader, self.ready.line())?;
         let pid = server.spawn().map_err(Error::not_started(&name))?.id();
         // The command holds the pipe's writing end; without it the pipe closes with the server.
         drop(server);
-        let readiness = read_lines(reader, self.ready.line());
         let begun = wait_until_ready(&self.ready, &readiness, pid, limits, interrupted);
         let served = match begun.map_err(Error::not_started(&name))? {
             Begun::Ready => {
@@ -151,17 +151,17 @@ impl Service {
 }
 
 /// Reports the first line that matches; reads on so that the server never waits for us.
-fn read_lines(reader: std::io::PipeReader, ready: Option<Regex>) -> Receiver<()> {
+fn read_lines(reader: std::io::PipeReader, ready: Option<Regex>) -> Result<Receiver<()>> {
     let (sender, receiver) = channel();
-    std::thread::spawn(move || {
+    threads::spawn("server", move || {
         let mut sender = Some(sender);
         each_line(reader, |line| {
             if sender.is_some() && ready.as_ref().is_some_and(|ready| ready.is_match(line)) {
                 let _ = sender.take().map(|sender| sender.send(()));
             }
         });
-    });
-    receiver
+    })?;
+    Ok(receiver)
 }
 
 /// How a server began.

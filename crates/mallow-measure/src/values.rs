@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use mallow_os::threads;
 use regex_lite::Regex;
 
 use crate::error::{Error, Result};
@@ -48,17 +49,18 @@ pub struct Reading {
 impl Reading {
     /// Takes the output and error output of a command that is about to start. Without patterns it
     /// leaves them as they are.
-    pub fn of(command: &mut Command, patterns: &[Pattern]) -> std::io::Result<Reading> {
+    pub fn of(command: &mut Command, patterns: &[Pattern]) -> Result<Reading> {
         let found = Arc::new(Mutex::new(vec![None; patterns.len()]));
         let (sender, ended) = channel();
         if !patterns.is_empty() {
-            let (reader, writer) = std::io::pipe()?;
-            command.stdout(writer.try_clone()?).stderr(writer);
+            let failed = Error::not_started(&command.get_program().to_string_lossy());
+            let (reader, writer) = std::io::pipe().map_err(&failed)?;
+            command.stdout(writer.try_clone().map_err(&failed)?).stderr(writer);
             let (patterns, found) = (patterns.to_vec(), Arc::clone(&found));
-            std::thread::spawn(move || {
+            threads::spawn("values", move || {
                 each_line(reader, |line| note(&patterns, &found, line));
                 let _ = sender.send(());
-            });
+            })?;
         }
         Ok(Reading { found, ended })
     }

@@ -18,6 +18,8 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 use nix::unistd::Pid;
 
+pub mod threads;
+
 /// The system's malloc. Where that has no more, Rust ends the process by SIGABRT; here a sentence and the exit code
 /// of no space do.
 pub struct Malloc;

@@ -18,6 +18,7 @@ use mallow_launch::words;
 use mallow_measure::run::{self, Limits, Sample};
 use mallow_measure::service::Service;
 use mallow_measure::values::Pattern;
+use mallow_os::threads::why_not_started;
 use nix::sys::signal::Signal;
 
 /// Between a signal to a shell command and the same one to this process.
@@ -149,7 +150,7 @@ impl Plan {
         }
         let status = command.status().map_err(|error| Error::NotStarted {
             command: "/bin/sh".into(),
-            reason: error.to_string(),
+            reason: why_not_started(&error),
         })?;
         if is_cut(status, was_interrupted, interrupted) {
             return Ok(false);

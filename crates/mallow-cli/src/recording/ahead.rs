@@ -5,11 +5,11 @@
 use std::io::Read;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread;
 
+use mallow_os::threads;
 use mallow_trace::{Error as TraceError, Event, Reader, Record};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Records that are handed over at once, and what they may take in bytes, but for the last of them.
 const BATCH: usize = 1024;
@@ -29,9 +29,7 @@ where
     R: Read + Send + 'static,
 {
     let (sender, batches) = sync_channel(WAITING);
-    let reading = thread::Builder::new()
-        .spawn(move || send_all(reader, &sender))
-        .map_err(Error::io("A thread that reads the trace cannot be started"))?;
+    let reading = threads::spawn("trace", move || send_all(reader, &sender))?;
     // After a failure nobody waits for the thread: it may wait for a pipe that has nothing to say.
     batches.into_iter().try_for_each(take)?;
     reading.join().unwrap_or_else(|panic| resume_unwind(panic));

@@ -13,6 +13,7 @@ use mallow_launch::preflight;
 use mallow_launch::preload::{self, Changes};
 use mallow_launch::target::Target;
 use mallow_launch::words;
+use mallow_os::threads::why_not_started;
 use mallow_os::{ChildSetup, Ending, signal_name};
 use mallow_process::allocators::Family;
 use mallow_replay::fidelity::Objection;
@@ -69,7 +70,7 @@ impl Player {
         let name = self.program.display().to_string();
         let failed = |error: std::io::Error| Error::NotStarted {
             command: name.clone(),
-            reason: error.to_string(),
+            reason: why_not_started(&error),
         };
         let touch = match self.touch {
             Touch::Pages => "pages",

@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
+use mallow_os::threads::NoThread;
 use thiserror::Error;
 
 use self::reader::{Answer, Batch, Facts, Reader, Reading, Task};
@@ -32,8 +33,8 @@ pub enum Error {
     #[error("The processes cannot be listed: {0}")]
     List(std::io::Error),
 
-    #[error("The reader of heaps cannot be started: {0}")]
-    Start(std::io::Error),
+    #[error(transparent)]
+    NoThread(#[from] NoThread),
 
     #[error("the reader of heaps has ended")]
     ReaderEnded,

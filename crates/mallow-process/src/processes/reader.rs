@@ -8,11 +8,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use mallow_os::threads;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Uid, User};
 
+use super::Result;
 use super::row::Why;
-use super::{Error, Result};
 use crate::binding::{Failure, Inspector};
 use crate::heap::{self, Heap, Place};
 use crate::memory::ProcessMemory;
@@ -88,8 +89,7 @@ impl Reader {
             let budget = bounded.then(Budget::new);
             Worker::new(budget).work(&orders, &results);
         };
-        let builder = std::thread::Builder::new().name(THREAD.into());
-        builder.spawn(work).map_err(Error::Start)?;
+        threads::spawn(THREAD, work)?;
         Ok(Reader { batches, answers })
     }
 

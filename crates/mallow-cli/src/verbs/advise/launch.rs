@@ -10,13 +10,14 @@
 use std::ffi::OsString;
 use std::io::{PipeReader, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
 use mallow_advice::advise::{self, Case, Report};
 use mallow_launch::words;
+use mallow_os::threads::{self, why_not_started};
 use mallow_process::descendants;
 use mallow_process::picture::Picture;
 use mallow_stats::figures::counted;
@@ -45,18 +46,8 @@ type Look = (Picture, Option<Stats>);
 /// The report, and the exit code of the command.
 pub fn report(args: &AdviseArgs, notes: Notes) -> Result<(Report, u8)> {
     let interrupted = signals::watch()?;
-    let (mut child, errors) = start(args, notes)?;
-    let pid = child.id();
-    let has_ended = AtomicBool::new(false);
-    let (status, look, asked) = std::thread::scope(|scope| {
-        let (sender, receiver) = mpsc::sync_channel(PIECES);
-        let reader = scope.spawn(|| read(errors, &has_ended, sender));
-        scope.spawn(move || pass_on(receiver));
-        let waited = wait(&mut child, pid, &interrupted);
-        has_ended.store(true, Ordering::Release);
-        let asked = reader.join().unwrap_or_default();
-        waited.map(|(status, look)| (status, look, asked))
-    })?;
+    let (command, name, errors) = prepare(args, notes)?;
+    let (pid, status, look, asked) = observed(command, &name, errors, &interrupted)?;
     if asked.mixed > 0 {
         notes.note(&format!(
             "Threads wrote {} of jemalloc's statistics at once; these are left out.",
@@ -84,8 +75,8 @@ pub fn report(args: &AdviseArgs, notes: Notes) -> Result<(Report, u8)> {
     Ok((report, code))
 }
 
-/// The command, and what it writes to standard error.
-fn start(args: &AdviseArgs, notes: Notes) -> Result<(Child, PipeReader)> {
+/// The command with its name, and what it will write to standard error.
+fn prepare(args: &AdviseArgs, notes: Notes) -> Result<(Command, String, PipeReader)> {
     let note = |sentence: &str| notes.note(sentence);
     let prepared =
         mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &note)?.checked()?;
@@ -103,11 +94,39 @@ fn start(args: &AdviseArgs, notes: Notes) -> Result<(Child, PipeReader)> {
         // Standard output is for the result.
         command.stdout(std::io::stderr());
     }
-    let child = command.spawn().map_err(|error| Error::NotStarted {
-        command: prepared.target.command.clone(),
-        reason: error.to_string(),
-    })?;
-    Ok((child, errors))
+    Ok((command, prepared.target.command, errors))
+}
+
+/// What was seen of the command while it ran, and what it wrote of its heap.
+fn observed(
+    mut command: Command,
+    name: &str,
+    errors: PipeReader,
+    interrupted: &AtomicBool,
+) -> Result<(u32, ExitStatus, Option<Look>, Filter)> {
+    let has_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::sync_channel(PIECES);
+        // Before the command, which does not begin where what it writes cannot be read.
+        threads::spawn_scoped(scope, "errors", move || pass_on(receiver))?;
+        let reader =
+            threads::spawn_scoped(scope, "statistics", || read(errors, &has_ended, sender))?;
+        let child = command.spawn();
+        // It holds the other end of the pipe.
+        drop(command);
+        let waited = match child {
+            Ok(mut child) => {
+                wait(&mut child, interrupted).map(|(status, look)| (child.id(), status, look))
+            }
+            Err(error) => {
+                let reason = why_not_started(&error);
+                Err(Error::NotStarted { command: name.to_owned(), reason })
+            }
+        };
+        has_ended.store(true, Ordering::Release);
+        let asked = reader.join().unwrap_or_default();
+        waited.map(|(pid, status, look)| (pid, status, look, asked))
+    })
 }
 
 /// Reads what the command writes, and keeps jemalloc's statistics of it.
@@ -127,11 +146,8 @@ fn pass_on(pieces: Receiver<Vec<u8>>) {
 }
 
 /// Waits for the command, and looks at it now and then; the last look counts.
-fn wait(
-    child: &mut Child,
-    pid: u32,
-    interrupted: &AtomicBool,
-) -> Result<(ExitStatus, Option<Look>)> {
+fn wait(child: &mut Child, interrupted: &AtomicBool) -> Result<(ExitStatus, Option<Look>)> {
+    let pid = child.id();
     let begin = Instant::now();
     let (mut look, mut next) = (None, FIRST_LOOK);
     let mut is_asked_to_end = false;

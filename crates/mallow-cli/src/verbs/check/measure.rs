@@ -9,6 +9,7 @@ use std::time::Duration;
 use mallow_capture::{Recorded, Request, Stdin, Stdout};
 use mallow_launch::go;
 use mallow_measure::run::{self, Limits, Outcome};
+use mallow_os::threads;
 use mallow_report::baseline::Measured;
 use mallow_report::{Detail, Limits as Shown};
 use mallow_trace::{Event, Record};
@@ -250,9 +251,7 @@ fn ended_by<T>(interrupted: &AtomicBool, work: impl FnOnce() -> T) -> Result<T> 
                 std::thread::sleep(PAUSE);
             }
         };
-        std::thread::Builder::new()
-            .spawn_scoped(scope, watch)
-            .map_err(Error::io("The thread that ends what was started cannot be started"))?;
+        threads::spawn_scoped(scope, "interruption", watch)?;
         let _over = Over(&is_over);
         Ok(work())
     })

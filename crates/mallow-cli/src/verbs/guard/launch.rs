@@ -3,17 +3,18 @@
 
 use std::ffi::OsString;
 use std::fs::{File, Permissions, set_permissions};
-use std::io::Write;
+use std::io::{PipeReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mallow_faults::Fault;
 use mallow_faults::glibc::{self, Message};
 use mallow_launch::{Prepared, installed};
+use mallow_os::threads::{self, why_not_started};
 use mallow_process::elf::Libc;
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -72,28 +73,25 @@ pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
     let prepared = prepare(args, notes)?;
     let mut command = prepared.command();
     command.env(REPORT_VARIABLE, &report);
-    if args.mode == Mode::Glibc {
-        debug_library(&mut command, &prepared)?;
-    }
+    let errors = match args.mode {
+        Mode::Glibc => Some(debug_library(&mut command, &prepared)?),
+        _ => None,
+    };
     if args.output.to.file.is_none() && args.output.chosen_format() != Format::Table {
         // Standard output is for the result.
         command.stdout(std::io::stderr());
     }
     let interrupted = signals::watch()?;
-    let mut child = command.spawn().map_err(|error| Error::NotStarted {
-        command: prepared.target.command.clone(),
-        reason: error.to_string(),
-    })?;
-    let pid = child.id();
-    let errors = child.stderr.take();
     let has_ended = AtomicBool::new(false);
-    let (status, messages) = std::thread::scope(|scope| {
-        let reader = scope.spawn(|| errors.map_or_else(Vec::new, |pipe| pass_on(pipe, &has_ended)));
-        let status = wait(&mut child, pid, || interrupted.load(Ordering::Relaxed));
+    let (status, messages) = std::thread::scope(|scope| -> Result<_> {
+        // Before the command, which does not begin where its messages cannot be read.
+        let read = |pipe| threads::spawn_scoped(scope, "errors", || pass_on(pipe, &has_ended));
+        let reader = errors.map(read).transpose()?;
+        let status = start(command, &prepared.target.command)
+            .and_then(|child| wait(child, || interrupted.load(Ordering::Relaxed)));
         has_ended.store(true, Ordering::Release);
-        (status, reader.join().unwrap_or_default())
-    });
-    let status = status?;
+        Ok((status?, reader.map_or_else(Vec::new, |reader| reader.join().unwrap_or_default())))
+    })?;
     Ok(Outcome {
         code: exit_code(status),
         signal: status.signal(),
@@ -125,8 +123,16 @@ fn sampled(options: &[(String, String)]) -> Vec<(String, String)> {
     options
 }
 
-/// Puts glibc's own checks in front of the program.
-fn debug_library(command: &mut Command, prepared: &Prepared) -> Result<()> {
+/// Without the command itself, which holds the other end of its pipe.
+fn start(mut command: Command, name: &str) -> Result<Child> {
+    command.spawn().map_err(|error| Error::NotStarted {
+        command: name.to_owned(),
+        reason: why_not_started(&error),
+    })
+}
+
+/// Puts glibc's own checks in front of the program. Its messages are to be read from the pipe.
+fn debug_library(command: &mut Command, prepared: &Prepared) -> Result<PipeReader> {
     let libc = prepared.target.libc();
     if libc != Some(Libc::Glibc) {
         return Err(Error::Unsupported(format!(
@@ -155,12 +161,13 @@ fn debug_library(command: &mut Command, prepared: &Prepared) -> Result<()> {
     let tunables = joined("GLIBC_TUNABLES", DEBUG_TUNABLE, ":");
     command.env("LD_PRELOAD", libraries).env("GLIBC_TUNABLES", tunables);
     // Messages go to standard error, not to the terminal.
-    command.env("LIBC_FATAL_STDERR_", "1").stderr(Stdio::piped());
-    Ok(())
+    let (errors, writer) = std::io::pipe().map_err(Error::io("A pipe for standard error"))?;
+    command.env("LIBC_FATAL_STDERR_", "1").stderr(writer);
+    Ok(errors)
 }
 
 /// Passes on what the command writes, and keeps the messages of its C library.
-fn pass_on(pipe: ChildStderr, has_ended: &AtomicBool) -> Vec<(String, Message)> {
+fn pass_on(pipe: PipeReader, has_ended: &AtomicBool) -> Vec<(String, Message)> {
     let (mut messages, mut line) = (Vec::new(), Vec::new());
     let mut note = |line: &mut Vec<u8>| {
         let text = String::from_utf8_lossy(line);
@@ -183,7 +190,7 @@ fn pass_on(pipe: ChildStderr, has_ended: &AtomicBool) -> Vec<(String, Message)> 
 }
 
 /// Waits for the command. An interruption is the command's to answer: on a terminal it got it too.
-fn wait(child: &mut Child, pid: u32, is_interrupted: impl Fn() -> bool) -> Result<ExitStatus> {
+fn wait(mut child: Child, is_interrupted: impl Fn() -> bool) -> Result<ExitStatus> {
     let mut is_asked_to_end = false;
     loop {
         if let Some(status) =
@@ -193,7 +200,7 @@ fn wait(child: &mut Child, pid: u32, is_interrupted: impl Fn() -> bool) -> Resul
         }
         if is_interrupted() && !is_asked_to_end {
             is_asked_to_end = true;
-            let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM);
+            let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM);
         }
         std::thread::sleep(PAUSE);
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use mallow_measure::rounds::{self, Turn};
+use mallow_os::threads;
 use mallow_replay::Run;
 use mallow_replay::fidelity::Objection;
 
@@ -180,10 +181,15 @@ impl Session<'_> {
             }
         };
         let played: Vec<_> = thread::scope(|scope| {
-            let players: Vec<_> =
-                (0..self.players_at_once()).map(|_| scope.spawn(play_some)).collect();
-            let joined = players.into_iter().map(|player| player.join());
-            joined.flat_map(|played| played.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+            // One of them is this thread. Where there are no more, fewer play at once.
+            let others: Vec<_> = (1..self.players_at_once())
+                .map_while(|_| threads::spawn_scoped(scope, "player", play_some).ok())
+                .collect();
+            let own = play_some();
+            let joined = others.into_iter().map(|player| player.join());
+            let others =
+                joined.flat_map(|played| played.unwrap_or_else(|panic| resume_unwind(panic)));
+            own.into_iter().chain(others).collect()
         });
         for (index, played) in played {
             self.cells[index].take_lockstep(0, played?);

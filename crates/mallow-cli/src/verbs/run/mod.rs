@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
 pub use args::RunArgs;
+use mallow_os::threads::why_not_started;
 use report::Report;
 
 pub fn main(args: &RunArgs, notes: Notes) -> Result<u8> {
@@ -40,6 +41,6 @@ pub fn main(args: &RunArgs, notes: Notes) -> Result<u8> {
             let path = target.argv(&args.command).0;
             mallow_launch::Error::NotExecutable { path, reason: error.to_string() }.into()
         }
-        _ => Error::NotStarted { command: target.command, reason: error.to_string() },
+        _ => Error::NotStarted { command: target.command, reason: why_not_started(&error) },
     })
 }

@@ -12,7 +12,9 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use mallow_os::threads;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_io_timeout::TimeoutStream;
@@ -36,6 +38,8 @@ const WRITE_TIME: Duration = Duration::from_secs(5);
 const CONNECTION_TIME: Duration = Duration::from_secs(300);
 /// Connections that are open at the end may finish their answer.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long a thread waits for work.
+const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 type Answer = Response<Full<Bytes>>;
 /// What was asked for, or why not.
@@ -50,15 +54,24 @@ pub struct Server {
     pub converter: Arc<Converter>,
 }
 
+/// With one thread for work that blocks, which stays: without any tokio panics, and for more it waits.
+pub fn runtime() -> Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let built = builder.enable_all().thread_keep_alive(FOR_EVER).build();
+    let runtime = built.map_err(Error::io("The server cannot be started"))?;
+    let _ = threads::spawn("probe", || ())?.join();
+    drop(runtime.spawn_blocking(|| ()));
+    Ok(runtime)
+}
+
 /// Serves until SIGTERM, SIGHUP or Ctrl-C, and does what else there is to do meanwhile.
 pub fn serve(
+    runtime: Runtime,
     listener: Listener,
     server: Server,
     beside: Vec<impl Future<Output = ()> + Send + 'static>,
 ) -> Result<()> {
     let failed = || Error::io("The server cannot be started");
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed())?;
     let outcome = runtime.block_on(async {
         let mut end = signal(SignalKind::terminate()).map_err(failed())?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed())?;

@@ -23,6 +23,7 @@ mod token;
 
 use std::sync::{Arc, mpsc};
 
+use mallow_os::threads;
 use mallow_process::binding::Failure;
 use mallow_process::stat::folder;
 use mallow_process::vitals::Vitals;
@@ -54,8 +55,10 @@ pub fn main(args: &ServeArgs, notes: Notes) -> Result<u8> {
     let tls = tls::Identity::of(args, notes)?;
     let converter = Arc::new(Converter::new());
     let pushes = Push::of(args, &converter)?;
-    let listener = Listener::bind(args)?;
+    // All threads before the first sentence, and before there is a socket.
+    let runtime = http::runtime()?;
     let readings = start(choice, most)?;
+    let listener = Listener::bind(args)?;
     notes.note(&format!(
         "Metrics are served at {}/metrics; Ctrl-C ends it.",
         listener.name(tls.is_some())
@@ -63,7 +66,7 @@ pub fn main(args: &ServeArgs, notes: Notes) -> Result<u8> {
     pushes.iter().for_each(|push| notes.note(&push.name()));
     let beside = pushes.into_iter().map(|push| push.run(readings.clone(), notes)).collect();
     let tls = tls.map(Arc::new);
-    http::serve(listener, Server { token, tls, readings, converter }, beside)?;
+    http::serve(runtime, listener, Server { token, tls, readings, converter }, beside)?;
     Ok(0)
 }
 
@@ -89,7 +92,6 @@ fn start(choice: Choice, most: usize) -> Result<http::Readings> {
             let _ = request.send(collector.snapshot());
         }
     };
-    let builder = std::thread::Builder::new().name("collect".into());
-    builder.spawn(work).map_err(Error::io("The server cannot be started"))?;
+    threads::spawn("collect", work)?;
     Ok(sender)
 }

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use mallow_os::threads::{self, why_not_started};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -69,16 +70,21 @@ impl Running {
         // Signals of the terminal are for the screen.
         command.process_group(0).stdin(Stdio::null());
         command.stdout(writer.try_clone().map_err(failed())?).stderr(writer);
-        let child = command.spawn().map_err(failed())?;
-        // It holds the other end of the pipe.
-        drop(command);
         let (sender, text) = channel();
         let read = move || {
             let mut bytes = Vec::new();
             let _ = reader.by_ref().take(MOST_TEXT).read_to_end(&mut bytes);
             let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
         };
-        std::thread::Builder::new().name("errand".into()).spawn(read).map_err(failed())?;
+        // Without it the errand does not begin.
+        threads::spawn("errand", read)?;
+        let started = command.spawn();
+        // It holds the other end of the pipe.
+        drop(command);
+        let child = started.map_err(|error| Error::NotStarted {
+            command: errand.title(),
+            reason: why_not_started(&error),
+        })?;
         Ok(Running { errand, since: Instant::now(), child, text })
     }
 

@@ -22,6 +22,7 @@ use crate::signals;
 pub use args::WatchArgs;
 use live::Live;
 use mallow_measure::timeline::Figures;
+use mallow_os::threads::why_not_started;
 use mallow_process::binding::Failure;
 use mallow_process::stat::folder;
 use run::{Run, Summary};
@@ -81,7 +82,7 @@ fn start(args: &WatchArgs, notes: Notes) -> Result<Child> {
     }
     command.spawn().map_err(|error| Error::NotStarted {
         command: prepared.target.command.clone(),
-        reason: error.to_string(),
+        reason: why_not_started(&error),
     })
 }
 

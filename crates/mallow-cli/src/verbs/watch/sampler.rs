@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
+use mallow_os::threads;
 use mallow_process::binding::Inspector;
 use mallow_process::descendants;
 use mallow_process::heap::Place;
@@ -15,6 +16,7 @@ use mallow_process::stat::folder;
 use mallow_process::{picture, smaps};
 
 use super::run::Sample;
+use crate::error::Result;
 
 /// The heap is read so seldom that it takes at most this part of a CPU.
 const HEAP_SHARE: u32 = 10;
@@ -40,14 +42,15 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    pub fn new(root: u32, interval: Duration) -> Sampler {
+    pub fn new(root: u32, interval: Duration) -> Result<Sampler> {
         // One waits at the most: a reading is as old as the sample that takes it, or little older.
         let (sender, heap) = sync_channel(0);
         let (hurry, asked) = sync_channel(1);
         let named = Arc::new(OnceLock::new());
         let name = named.clone();
-        std::thread::spawn(move || read_heap(root, interval, &sender, &asked, &name));
-        Sampler { root, start: Instant::now(), heap, hurry, named, allocator: String::new() }
+        threads::spawn("heap", move || read_heap(root, interval, &sender, &asked, &name))?;
+        let (start, allocator) = (Instant::now(), String::new());
+        Ok(Sampler { root, start, heap, hurry, named, allocator })
     }
 
     /// The same, with a heap that is read after this call began, if that is done within this time.
@@ -189,7 +192,7 @@ mod tests {
             .stdin(Stdio::piped())
             .spawn()
             .expect("sh starts");
-        let mut sampler = Sampler::new(child.id(), Duration::from_millis(10));
+        let mut sampler = Sampler::new(child.id(), Duration::from_millis(10)).unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
         let sample = loop {
             let sample = sampler.take().unwrap();
@@ -205,13 +208,13 @@ mod tests {
         assert!(sample.pss.unwrap() <= sample.rss);
         assert_eq!(sampler.allocator, "glibc");
         assert!(sample.heap_used.unwrap() > 1000);
-        assert!(Sampler::new(4_194_304, Duration::from_secs(1)).take().is_none());
+        assert!(Sampler::new(4_194_304, Duration::from_secs(1)).unwrap().take().is_none());
     }
 
     /// The heap may be so large that the watch is over before it is read.
     #[test]
     fn the_allocator_is_named_without_its_heap() {
-        let mut sampler = Sampler::new(std::process::id(), Duration::from_secs(1));
+        let mut sampler = Sampler::new(std::process::id(), Duration::from_secs(1)).unwrap();
         let waits = std::mem::replace(&mut sampler.heap, sync_channel(0).1);
         let deadline = Instant::now() + Duration::from_secs(20);
         while sampler.take().expect("it runs").heap_used.is_none() && sampler.allocator.is_empty() {

@@ -55,7 +55,15 @@ impl<'a> Session<'a> {
 
     /// The run, and how the command ended, if there was one and it did.
     pub fn watch(mut self, interrupted: &AtomicBool) -> Result<(Run, Option<ExitStatus>)> {
-        let mut sampler = Sampler::new(self.pid, self.args.interval);
+        let mut sampler = match Sampler::new(self.pid, self.args.interval) {
+            Ok(sampler) => sampler,
+            Err(error) => {
+                self.live.close();
+                self.end_command();
+                let _ = self.child.as_mut().map(Child::wait);
+                return Err(error);
+            }
+        };
         let mut history = History::new(self.new_run(), self.child.is_some());
         let ending = self.sample(&mut sampler, &mut history, interrupted);
         self.live.close();
