@@ -45,11 +45,13 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => return Err("a time is written like 500ms, 1.5s, 2m or 1h".into()),
     };
+    // Shorter than any look at a process: what it would mean is to be said in another way.
+    const LEAST_S: f64 = 0.001;
     match number.parse::<f64>() {
-        Ok(number) if number * scale > 0.0 && number * scale < 1e9 => {
+        Ok(number) if number * scale >= LEAST_S && number * scale < 1e9 => {
             Ok(Duration::from_secs_f64(number * scale))
         }
-        _ => Err("a time is written like 500ms, 1.5s, 2m or 1h, and is more than 0".into()),
+        _ => Err("a time is written like 500ms, 1.5s, 2m or 1h, and is at least 1ms".into()),
     }
 }
 
@@ -123,6 +125,9 @@ mod tests {
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(duration("1ms"), Ok(Duration::from_millis(1)));
+        // Nothing that is rounded to none, nor is called so.
+        assert!(duration("0.0000000001").is_err() && duration("0.5ms").is_err());
         assert!(duration("0").is_err() && duration("5 years").is_err());
         assert_eq!(size("400M"), Ok(400 << 20));
         assert_eq!(size("2GB"), Ok(2 << 30));

@@ -113,6 +113,7 @@ pub fn rows(summary: &Summary) -> Vec<(&'static str, Figures)> {
         ("RSS", Some(summary.rss)),
         ("PSS", summary.pss),
         ("swap", Some(summary.swap).filter(|swap| swap.peak > 0.0)),
+        ("RSS when the heap was read", summary.rss_at_heap),
         ("heap in use", summary.heap_used),
         ("heap free but kept", summary.heap_free),
     ];

@@ -61,6 +61,9 @@ pub struct Summary {
     pub swap: Figures,
     pub heap_used: Option<Figures>,
     pub heap_free: Option<Figures>,
+    /// RSS over the samples that have a heap, where others have none: what to compare the heap with.
+    #[serde(default)]
+    pub rss_at_heap: Option<Figures>,
     pub minor_faults: u64,
     pub major_faults: u64,
     /// Of RSS, up to the end.
@@ -72,7 +75,7 @@ pub struct Summary {
 pub struct History {
     pub run: Run,
     thinning: Thinning,
-    tallies: [Tally; 5],
+    tallies: [Tally; 6],
     /// Before the first sample, minor and major.
     faults: Option<(u64, u64)>,
 }
@@ -90,7 +93,9 @@ impl History {
                 tally.add(sample.time_s, value as f64);
             }
         }
-        let [rss, pss, swap, heap_used, heap_free] = self.tallies.map(|tally| tally.figures());
+        let [rss, pss, swap, heap_used, heap_free, rss_at_heap] =
+            self.tallies.map(|tally| tally.figures());
+        let is_partial = self.tallies[5].count < self.tallies[0].count;
         let first = self.faults.get_or_insert((sample.minor_faults, sample.major_faults));
         self.run.summary = Summary {
             duration_s: self.tallies[0].time(),
@@ -99,6 +104,7 @@ impl History {
             swap: swap.unwrap_or_default(),
             heap_used,
             heap_free,
+            rss_at_heap: rss_at_heap.filter(|_| is_partial),
             // A child that has ended and was not waited for takes its faults along.
             minor_faults: sample.minor_faults.saturating_sub(first.0),
             major_faults: sample.major_faults.saturating_sub(first.1),
@@ -118,8 +124,9 @@ impl History {
 }
 
 impl Sample {
-    fn sizes(&self) -> [Option<u64>; 5] {
-        [Some(self.rss), self.pss, Some(self.swap), self.heap_used, self.heap_free]
+    fn sizes(&self) -> [Option<u64>; 6] {
+        let rss_at_heap = self.heap_used.map(|_| self.rss);
+        [Some(self.rss), self.pss, Some(self.swap), self.heap_used, self.heap_free, rss_at_heap]
     }
 
     /// The higher one stands for both.
@@ -213,6 +220,21 @@ mod tests {
         assert_eq!(run.summary.heap_used.map(|figures| figures.average), Some(7.0));
         assert_eq!(run.summary.pss, None);
         assert_eq!(csv(&run).lines().nth(2), Some("1.000,0,,0,0,0,0,0,,"));
+    }
+
+    /// Of a program that grows, the heap is often read only when it is large.
+    #[test]
+    fn a_heap_has_an_rss_of_its_own_samples() {
+        let sample =
+            |(time_s, rss, heap_used)| Sample { time_s, rss, heap_used, ..Sample::default() };
+        let grown = [(0.0, 10, None), (1.0, 90, Some(80)), (2.0, 110, Some(100))].map(sample);
+        let summary = history(&grown, false).run.summary;
+        let averages = [Some(summary.rss), summary.heap_used, summary.rss_at_heap]
+            .map(|figures| figures.map(|figures| figures.average));
+        assert_eq!(averages, [Some(75.0), Some(90.0), Some(100.0)]);
+        // Where all have one, RSS itself is that.
+        assert_eq!(history(&grown[1..], false).run.summary.rss_at_heap, None);
+        assert_eq!(history(&grown[..1], false).run.summary.rss_at_heap, None);
     }
 
     #[test]
