@@ -16,21 +16,24 @@ pub trait Names {
     fn frames(&mut self, module: &Module, address: u64) -> Vec<Frame>;
 }
 
-/// Names every stack; each place is looked up once. `named` is called as places are named, with how
-/// many of how many.
+/// Names every stack; each place is looked up once. `goes_on` is called before each, and says whether to.
 pub fn name_stacks(
     findings: &Findings,
     names: &mut dyn Names,
-    named: &mut dyn FnMut(u64),
+    goes_on: &mut dyn FnMut() -> bool,
 ) -> Profile {
     let mut profile = Profile::default();
     let mut known: HashMap<mallow_trace::Frame, Vec<u32>> = HashMap::new();
+    let mut is_over = false;
     for (stack, costs) in findings.stacks.costs(&findings.peak) {
         let places = findings.stacks.frames.get(&stack).map_or(&[][..], |frames| frames);
         let mut frames = Vec::with_capacity(places.len());
         for place in places {
             let of_place = known.entry(*place).or_insert_with(|| {
-                named(1);
+                is_over = is_over || !goes_on();
+                if is_over {
+                    return Vec::new();
+                }
                 let found = look_up(findings, names, *place);
                 found.into_iter().map(|frame| profile.intern(frame)).collect()
             });

@@ -175,7 +175,7 @@ fn analyse(records: &[Record]) -> (Summary, Profile) {
         analysis.add(&record.unwrap());
     }
     let findings = analysis.finish();
-    let profile = name_stacks(&findings, &mut Numbers, &mut |_| {});
+    let profile = name_stacks(&findings, &mut Numbers, &mut || true);
     (findings.summary(&profile, Limits::default()), profile)
 }
 
@@ -318,7 +318,7 @@ fn records_of_any_kind_in_any_order_are_taken() {
             analysis.add(&record(time, thread, event));
         }
         let findings = analysis.finish();
-        let profile = name_stacks(&findings, &mut Numbers, &mut |_| {});
+        let profile = name_stacks(&findings, &mut Numbers, &mut || true);
         let summary = findings.summary(&profile, Limits::default());
         assert!(summary.totals.calls > 0, "seed {seed}");
     }

@@ -34,10 +34,10 @@ pub fn analyse(
     notes: Notes,
 ) -> Result<Analysed> {
     let sources = Sources { folders, debug_files: true };
-    analyse_some(recording, sources, detail, limits, notes, |_| true)
+    analyse_some(recording, sources, detail, limits, notes, |_| true, || Ok(()))
 }
 
-/// The same of those records alone that are wanted.
+/// The same of those records alone that are wanted, as long as `go_on` has no reason to stop.
 pub fn analyse_some(
     recording: Recording,
     sources: Sources,
@@ -45,20 +45,27 @@ pub fn analyse_some(
     limits: Limits,
     notes: Notes,
     mut is_wanted: impl FnMut(&Record) -> bool,
+    go_on: impl Fn() -> Result<()>,
 ) -> Result<Analysed> {
     let mut analysis = Analysis::new(recording.header());
     let damage = recording.read(notes, |record| {
         if is_wanted(record) {
             analysis.add(record);
         }
-        Ok(())
+        go_on()
     })?;
     let findings = analysis.finish();
     let mut names = Symbols::new(&findings, sources);
     let bar = notes.progress(findings.places());
     bar.set_message("places named");
-    let profile = mallow_report::name_stacks(&findings, &mut names, &mut |count| bar.inc(count));
+    let mut stopped = Ok(());
+    let profile = mallow_report::name_stacks(&findings, &mut names, &mut || {
+        bar.inc(1);
+        stopped = go_on();
+        stopped.is_ok()
+    });
     bar.finish_and_clear();
+    stopped?;
     let gaps = mallow_report::gaps(&findings, &profile);
     let profile = profile.with(detail);
     let mut summary = findings.summary(&profile, limits);
@@ -159,5 +166,51 @@ fn sentence(path: &Path, first: &TraceError, more: u64) -> String {
         0 => format!("{path}: {first}"),
         1 => format!("{path}: {first} There is one more damaged place."),
         more => format!("{path}: {first} There are {more} more damaged places."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mallow_trace::{COLLECTOR, Call, Event, Frame, Process, Stack, Thread, Writer};
+
+    use super::*;
+
+    /// A process, its thread, some calls with a stack each.
+    fn trace(calls: u32) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut writer = Writer::new(file.reopen().unwrap(), &Header::default()).unwrap();
+        let mut add = |thread, event| writer.write(&Record { time: 0, thread, event }).unwrap();
+        add(COLLECTOR, Event::Process(Box::new(Process { id: 1, ..Process::default() })));
+        add(1, Event::Thread(Thread { process: 1, ..Thread::default() }));
+        for id in 1..=calls {
+            let frames = vec![Frame { module: 1, address: u64::from(id) }];
+            add(COLLECTOR, Event::Stack(Stack { id, frames, ..Stack::default() }));
+            let address = u64::from(id) << 10;
+            add(1, Event::Call(Call { size: 10, address, stack: id, ..Call::default() }));
+        }
+        writer.finish().unwrap();
+        file
+    }
+
+    #[test]
+    fn an_analysis_ends_as_soon_as_there_is_a_reason() {
+        const CALLS: u32 = 1000;
+        const RECORDS: u32 = 2 + 2 * CALLS;
+        let trace = trace(CALLS);
+        // While records are read, and while places are named.
+        for most in [10, RECORDS + 10] {
+            let asked = std::cell::Cell::new(0);
+            let go_on = || {
+                asked.set(asked.get() + 1);
+                if asked.get() < most { Ok(()) } else { Err(Error::Inconclusive("over".into())) }
+            };
+            let sources = Sources { folders: &[], debug_files: false };
+            let (limits, quiet) = (Limits::default(), Notes { quiet: true });
+            let recording = Recording::open(trace.path()).unwrap();
+            let analysed =
+                analyse_some(recording, sources, Detail::User, limits, quiet, |_| true, go_on);
+            assert!(matches!(analysed, Err(Error::Inconclusive(_))), "{most}");
+            assert_eq!(asked.get(), most);
+        }
     }
 }

@@ -43,11 +43,9 @@ pub fn measure(
     peak_rss(args, 1, interrupted)?;
     let own = (2..=args.runs + 1).map(|number| (number, None));
     for (number, padding) in own.chain(padding.map(|padding| (2 * args.runs + 2, Some(padding)))) {
-        let recorded =
-            ended_by(interrupted, || record(args, depth, number, padding, notes, &mut measured));
-        if interrupted.load(Ordering::Relaxed) {
-            return Err(cut_short());
-        }
+        let request = Wanted { args, depth, number, padding };
+        let recorded = ended_by(interrupted, || record(request, notes, interrupted, &mut measured));
+        go_on(interrupted)?;
         recorded??;
     }
     // The kernel counts a copy of this process as the child's memory.
@@ -58,14 +56,22 @@ pub fn measure(
     Ok(measured)
 }
 
-fn record(
-    args: &CheckArgs,
+/// One of the runs that are recorded.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    args: &'a CheckArgs,
     depth: usize,
     number: u32,
-    padding: Option<&[(String, String)]>,
+    padding: Option<&'a [(String, String)]>,
+}
+
+fn record(
+    wanted: Wanted,
     notes: Notes,
+    interrupted: &AtomicBool,
     measured: &mut Measured,
 ) -> Result<()> {
+    let Wanted { args, depth, number, padding } = wanted;
     let trace = tempfile::Builder::new()
         .prefix("mallow-check-")
         .tempfile()
@@ -99,25 +105,38 @@ fn record(
     let limits = Shown { stacks: 0, sizes: 0, sizes_of_thread: 0 };
     let quiet = Notes { quiet: true };
     let sources = Sources { folders: &[], debug_files: false };
-    let wanted = |record: &Record| filter.takes(record);
+    let counts = |record: &Record| filter.takes(record);
     let recording = Recording::open(trace.path())?;
+    // It is open: nothing of it stays behind, however this ends.
+    drop(trace);
+    let go_on = || go_on(interrupted);
     let analysed =
-        recording::analyse_some(recording, sources, Detail::User, limits, quiet, wanted)?;
+        recording::analyse_some(recording, sources, Detail::User, limits, quiet, counts, go_on)?;
     if let Some(damage) = analysed.damage {
         return Err(Error::Internal(format!("the recording is damaged: {damage}")));
     }
     if !filter.found_any {
-        return Err(Error::Usage(format!(
-            "No process of the command is a program named {}. There were: {}.",
-            names.join(" or "),
-            filter.others.iter().cloned().collect::<Vec<_>>().join(", ")
-        )));
+        return Err(none_is_named(&names, &filter.others));
     }
     measured.processes.append(&mut filter.programs);
     let depth = if args.stacks == Stacks::None { 0 } else { depth };
     let add = if padding.is_some() { Measured::add_elsewhere } else { Measured::add };
     add(measured, &analysed.summary, &analysed.profile, depth);
     Ok(())
+}
+
+fn none_is_named(names: &[String], others: &BTreeSet<String>) -> Error {
+    let names = names.join(" or ");
+    Error::Usage(match others.len() {
+        0 => format!(
+            "No process of the command is a program named {names}. None of them allocates, or can be \
+             recorded, so there is nothing to check."
+        ),
+        _ => {
+            let others = others.iter().cloned().collect::<Vec<_>>().join(", ");
+            format!("No process of the command is a program named {names}. There were: {others}.")
+        }
+    })
 }
 
 /// Those that count, by name.
@@ -227,6 +246,11 @@ fn failed(args: &CheckArgs, number: u32, code: u8) -> Error {
     }
 }
 
+/// Until there is an interruption.
+fn go_on(interrupted: &AtomicBool) -> Result<()> {
+    if interrupted.load(Ordering::Relaxed) { Err(cut_short()) } else { Ok(()) }
+}
+
 fn cut_short() -> Error {
     let message = "The check was interrupted, so nothing is held against the baseline.".into();
     Error::Child { message, code: signals::exit_code() }
@@ -332,6 +356,16 @@ fn matches(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_any_program_there_is_none_to_name() {
+        let said = |others: &[&str]| {
+            let others = others.iter().map(|&name| name.to_owned()).collect();
+            none_is_named(&["a".into(), "b".into()], &others).to_string()
+        };
+        assert!(said(&["c", "d"]).ends_with("named a or b. There were: c, d."));
+        assert!(said(&[]).ends_with("named a or b. None of them allocates, or can be recorded, so there is nothing to check."));
+    }
 
     #[test]
     fn patterns_match_names() {
