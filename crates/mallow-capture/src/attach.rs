@@ -130,7 +130,8 @@ fn serving_library(pid: u32) -> Result<PathBuf> {
         Ok(Report::Go) => Err(Error::Unsupported(format!(
             "Process {pid} is a Go program without cgo, which never calls malloc. Use Go's own pprof."
         ))),
-        Err(Failure::NoPermission) => Err(no_permission()),
+        // Root is told to sudo in vain.
+        Err(Failure::NoPermission) if !nix::unistd::geteuid().is_root() => Err(no_permission()),
         Err(failure) => Err(Error::Process { pid, failure }),
     }
 }

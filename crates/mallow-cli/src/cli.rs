@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::Config;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::guide;
 use crate::output::Notes;
 use crate::output::colour::When;
@@ -136,6 +136,9 @@ impl Cli {
     /// Carries the command out and says the exit code.
     pub fn run(self, config: &Config) -> Result<u8> {
         let notes = self.notes();
+        if self.verb.reads_processes() && !mallow_process::can_be_read() {
+            return Err(Error::Unsupported(mallow_process::NO_PROC.into()));
+        }
         match self.verb {
             Verb::List(args) => verbs::list::main(&args),
             Verb::Run(args) => verbs::run::main(&args, notes),
@@ -160,6 +163,19 @@ impl Cli {
             Verb::Completions(args) => verbs::completions::main(&args, definition()),
             Verb::Man(args) => verbs::man::main(&args, definition()),
             Verb::Help(args) => verbs::help::main(&args, definition()),
+        }
+    }
+}
+
+impl Verb {
+    /// Whatever it is given. Others may be given a file instead of a process.
+    fn reads_processes(&self) -> bool {
+        match self {
+            Verb::Verify(_) | Verb::Top(_) | Verb::Record(_) | Verb::Check(_) => true,
+            Verb::Serve(_) | Verb::Replay(_) => true,
+            Verb::Watch(args) => args.compare.is_empty(),
+            Verb::Advise(args) => !args.command.is_empty(),
+            _ => false,
         }
     }
 }

@@ -371,3 +371,48 @@ fn a_process_that_proc_hides_is_not_said_to_be_missing() {
     assert_eq!(ran.code, Some(7), "{}", ran.stderr);
     assert!(ran.stderr.contains("hidepid"), "{}", ran.stderr);
 }
+
+/// As in a chroot. Nothing is said of processes that cannot be seen.
+#[test]
+fn without_proc_the_remedy_is_to_mount_it() {
+    let inside = |words: &str| {
+        let script = format!("mount -t tmpfs none /proc || exit 99\nexec \"$0\" {words}");
+        let mut command = std::process::Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &script]).arg(mallow(&[]).get_program());
+        command.output().map(ran)
+    };
+    match inside("list") {
+        Ok(ran) if ran.code == Some(0) => {}
+        _ => return println!("skipped: nothing can be mounted on /proc here"),
+    }
+    for (words, code) in [
+        ("verify -- true", 4),
+        ("watch -- sleep 9", 4),
+        ("advise -- sleep 9", 4),
+        ("record -o /dev/null -- true", 4),
+        ("check --update -b /nonexistent/baseline -- true", 4),
+        ("top --once", 4),
+        ("serve --listen 127.0.0.1:0", 4),
+        ("replay trace", 4),
+        ("explain 1", 7),
+        ("stats 1", 7),
+        ("advise 1", 7),
+    ] {
+        let ran = inside(words).unwrap();
+        assert_eq!(ran.code, Some(code), "{words}: {}", ran.stderr);
+        assert!(ran.stderr.contains("mount -t proc proc /proc"), "{words}: {}", ran.stderr);
+    }
+    assert_eq!(inside("run -- true").unwrap().code, Some(0));
+}
+
+#[test]
+fn what_is_no_process_is_said_in_words() {
+    // A test is not on the first thread.
+    let own = std::fs::read_link("/proc/thread-self").unwrap();
+    let tid = own.file_name().unwrap().to_str().unwrap();
+    let thread_of = format!("{tid} is a thread of process {}.", std::process::id());
+    refuses(&["watch", "-d", "100ms", tid], 7, &[&thread_of]);
+    for number in ["0", "4294967295"] {
+        refuses(&["watch", number], 7, &["There is no process"]);
+    }
+}

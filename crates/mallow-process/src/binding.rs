@@ -83,6 +83,7 @@ impl Failure {
     /// For the user, with the remedy.
     pub fn sentence(&self, pid: u32) -> String {
         match self {
+            Failure::Vanished if !crate::can_be_read() => crate::NO_PROC.into(),
             Failure::Vanished => match parent_of_ended(pid) {
                 Some(parent) => format!(
                     "Process {pid} has ended, and nothing of it is left to read: it waits for its \
@@ -92,10 +93,15 @@ impl Failure {
                     "Process {pid} is there, but /proc does not show it to you: it belongs to somebody \
                      else, and /proc is mounted with hidepid. Run mallow as its user or as root."
                 ),
-                None => format!(
-                    "There is no process {pid}, or it has ended, or it is a thread of the kernel. \
-                     Check the number with: ps -p {pid}."
-                ),
+                None => match process_of_thread(pid) {
+                    Some(process) => {
+                        format!("{pid} is a thread of process {process}. Give that number.")
+                    }
+                    None => format!(
+                        "There is no process {pid}, or it has ended, or it is a thread of the \
+                         kernel. Check the number with: ps -p {pid}."
+                    ),
+                },
             },
             Failure::NoPermission if nix::unistd::geteuid().is_root() => format!(
                 "The memory map of process {pid} may not be read, though mallow runs as root: it lacks \
@@ -124,12 +130,19 @@ fn is_hidden(pid: u32) -> bool {
         && !folder(pid).exists()
 }
 
+fn process_of_thread(tid: u32) -> Option<u32> {
+    let process = status(tid).get("Tgid")?.parse().ok()?;
+    (process != tid).then_some(process)
+}
+
+fn status(pid: u32) -> BTreeMap<String, String> {
+    let text = std::fs::read(folder(pid).join("status")).unwrap_or_default();
+    smaps::parse_fields(&String::from_utf8_lossy(&text))
+}
+
 /// Whether it runs as the user who asks.
 fn is_own(pid: u32) -> bool {
-    let status =
-        String::from_utf8_lossy(&std::fs::read(folder(pid).join("status")).unwrap_or_default())
-            .into_owned();
-    let fields = smaps::parse_fields(&status);
+    let fields = status(pid);
     let users = fields.get("Uid").map(String::as_str).unwrap_or_default();
     let effective = users.split_whitespace().nth(1).and_then(|user| user.parse().ok());
     effective == Some(nix::unistd::geteuid().as_raw())

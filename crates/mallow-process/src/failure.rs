@@ -3,6 +3,8 @@
 
 use std::io::ErrorKind;
 
+use nix::errno::Errno;
+
 #[derive(Debug)]
 pub enum Failure {
     Vanished,
@@ -16,7 +18,9 @@ impl From<std::io::Error> for Failure {
             ErrorKind::NotFound => Failure::Vanished,
             ErrorKind::PermissionDenied => Failure::NoPermission,
             // ESRCH has no kind of its own.
-            _ if error.raw_os_error() == Some(nix::errno::Errno::ESRCH as i32) => Failure::Vanished,
+            _ if error.raw_os_error() == Some(Errno::ESRCH as i32) => Failure::Vanished,
+            // A number that no process can have, or that a thread has.
+            _ if error.raw_os_error() == Some(Errno::EINVAL as i32) => Failure::Vanished,
             _ => Failure::Damaged(error.to_string()),
         }
     }

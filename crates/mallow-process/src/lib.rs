@@ -32,5 +32,14 @@ pub mod stat;
 mod tree;
 pub mod vitals;
 
+/// What to say where `can_be_read` is false.
+pub const NO_PROC: &str = "There is no /proc here, from which processes are read. Mount it: \
+                           mount -t proc proc /proc.";
+
+/// Whether the kernel tells of processes here: a chroot or a container may have an empty folder instead.
+pub fn can_be_read() -> bool {
+    std::path::Path::new("/proc/self/stat").exists()
+}
+
 pub use page::page_size;
 pub use tree::descendants;
