@@ -204,6 +204,9 @@ fn environment(prepared: &Prepared, through: bool, note: &dyn Fn(&str)) -> Resul
     if prepared.allocator.is_none() {
         sentences.iter().for_each(|sentence| note(sentence));
     }
+    if let Some((_, name)) = prepared.target.linked_with() {
+        note(&format!("Calls by {name}'s own names are not recorded."));
+    }
     let path = recorder.path.clone().unwrap_or_default();
     let behind = match changes.iter().find(|(name, _)| name == "LD_PRELOAD") {
         Some((_, value)) => value.clone(),

@@ -107,7 +107,7 @@ impl Target {
             .or_else(|| self.refuse_own_malloc());
         match refusal {
             Some(sentence) => Err(Error::Unsupported(sentence)),
-            None => Ok(self.notes()),
+            None => Ok(self.notes(allocator)),
         }
     }
 
@@ -207,6 +207,12 @@ impl Target {
         })
     }
 
+    /// The library of an allocator that the program itself asks for, and its name.
+    pub fn linked_with(&self) -> Option<(&str, &'static str)> {
+        let known = |needed: &str| allocators::by_file(Path::new(needed)).map(|known| known.name);
+        self.elf.needed.iter().find_map(|needed| Some((needed.as_str(), known(needed)?)))
+    }
+
     fn refuse_own_malloc(&self) -> Option<String> {
         self.elf.defined.contains("malloc").then(|| {
             let name = marked(self.elf.defined_markers.iter().chain(&self.elf.inner_markers))
@@ -219,7 +225,7 @@ impl Target {
         })
     }
 
-    fn notes(&self) -> Vec<String> {
+    fn notes(&self, allocator: &Allocator) -> Vec<String> {
         let mut notes = Vec::new();
         let what = self.describe();
         if self.elf.is_go {
@@ -233,10 +239,9 @@ impl Target {
                  stays there."
             ));
         }
-        let own = self.elf.needed.iter().find_map(|needed| {
-            allocators::by_file(Path::new(needed)).map(|known| (needed, known.name))
-        });
-        if let Some((library, name)) = own {
+        // Mallow has jemalloc's own names too.
+        let is_served = |name: &str| allocator.family == Family::Mallow && name == "jemalloc";
+        if let Some((library, name)) = self.linked_with().filter(|(_, name)| !is_served(name)) {
             notes.push(format!(
                 "{what} is linked with {name} ({library}); a preloaded library comes before it, but \
                  calls by {name}'s own names stay with it."
@@ -397,6 +402,18 @@ mod tests {
         assert_eq!(env_command("-S -i perl"), EnvCommand::ClearsPreload);
         assert_eq!(env_command("-S -u LD_PRELOAD perl"), EnvCommand::ClearsPreload);
         assert_eq!(env_command(""), EnvCommand::Nothing);
+    }
+
+    #[test]
+    fn mallow_serves_the_own_names_of_jemalloc() {
+        let notes = |needed: &str, family| {
+            let mut target = Target::resolve(OsStr::new("true")).expect("a program");
+            target.elf.needed.push(needed.into());
+            target.notes(&Allocator { family, ..Allocator::system() })
+        };
+        assert!(notes("libjemalloc.so.2", Family::Tcmalloc)[0].contains("stay with it"));
+        assert!(notes("libmimalloc.so.2", Family::Mallow)[0].contains("stay with it"));
+        assert_eq!(notes("libjemalloc.so.2", Family::Mallow), [""; 0]);
     }
 
     fn script(folder: &Path, name: &str, text: &str) -> PathBuf {
