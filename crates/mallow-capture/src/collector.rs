@@ -282,20 +282,7 @@ impl<W: Write> Collector<W> {
             }
             Message::Stack { fresh, common } => self.take_stack(slot, fresh, common)?,
             Message::StackCopy { ip, sp, fp, distance, stack } => {
-                let begin = Instant::now();
-                let reading = self.images.reading;
-                if let Some(Some(lane)) = self.lanes.get_mut(slot) {
-                    let copy = Copy { ip, sp, fp, distance, stack };
-                    let frames = &lane.script;
-                    let script = ScriptFrames { evaluation: lane.evaluation, frames };
-                    lane.stack = self.stacks.unwind(&mut self.images, lane.image, &copy, script);
-                    lane.script.clear();
-                    self.write_definitions()?;
-                }
-                // Files are read once.
-                let reading = self.images.reading - reading;
-                self.pace.took(begin.elapsed().saturating_sub(reading));
-                self.keep_pace();
+                self.take_copy(slot, &Copy { ip, sp, fp, distance, stack })?;
             }
             Message::ScriptCode { key, part, width, first_line, bytes } => {
                 if let Some(image) = self.image_of(slot) {
@@ -324,6 +311,23 @@ impl<W: Write> Collector<W> {
                 }
             }
         }
+        Ok(())
+    }
+
+    fn take_copy(&mut self, slot: usize, copy: &Copy) -> Result<()> {
+        let begin = Instant::now();
+        let reading = self.images.reading;
+        if let Some(Some(lane)) = self.lanes.get_mut(slot) {
+            let frames = &lane.script;
+            let script = ScriptFrames { evaluation: lane.evaluation, frames };
+            lane.stack = self.stacks.unwind(&mut self.images, lane.image, copy, script);
+            lane.script.clear();
+            self.write_definitions()?;
+        }
+        // Files are read once.
+        let reading = self.images.reading - reading;
+        self.pace.took(begin.elapsed().saturating_sub(reading));
+        self.keep_pace();
         Ok(())
     }
 

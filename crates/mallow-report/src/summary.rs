@@ -344,6 +344,13 @@ impl Findings {
                 self.pools.bytes
             ));
         }
+        notes.extend(self.notes_of_processes());
+        notes
+    }
+
+    /// How what they hold is counted.
+    fn notes_of_processes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
         let inherited: u64 = self
             .processes
             .iter()

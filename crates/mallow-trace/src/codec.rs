@@ -92,10 +92,7 @@ fn encode_rare(out: &mut Vec<u8>, thread: u32, event: &Event) -> u8 {
             THREAD
         }
         Event::Module(module) => {
-            put32(out, &[module.id, module.process]);
-            out.push(module.kind as u8);
-            put_text(out, &module.path);
-            put_bytes(out, &module.build_id);
+            put_module(out, module);
             MODULE
         }
         Event::Mapping(m) => {
@@ -128,10 +125,7 @@ fn encode_rare(out: &mut Vec<u8>, thread: u32, event: &Event) -> u8 {
             MARKER
         }
         Event::Memory(m) => {
-            put32(out, &[m.process]);
-            let values =
-                [m.rss, m.anonymous, m.peak_rss, m.pss, m.swap, m.minor_faults, m.major_faults];
-            values.iter().for_each(|&value| put(out, value));
+            put_memory(out, m);
             MEMORY
         }
         Event::Regions(regions) => {
@@ -143,6 +137,19 @@ fn encode_rare(out: &mut Vec<u8>, thread: u32, event: &Event) -> u8 {
             DROPPED
         }
     }
+}
+
+fn put_module(out: &mut Vec<u8>, module: &Module) {
+    put32(out, &[module.id, module.process]);
+    out.push(module.kind as u8);
+    put_text(out, &module.path);
+    put_bytes(out, &module.build_id);
+}
+
+fn put_memory(out: &mut Vec<u8>, m: &Memory) {
+    put32(out, &[m.process]);
+    let values = [m.rss, m.anonymous, m.peak_rss, m.pss, m.swap, m.minor_faults, m.major_faults];
+    values.iter().for_each(|&value| put(out, value));
 }
 
 fn put_process(out: &mut Vec<u8>, process: &Process) {

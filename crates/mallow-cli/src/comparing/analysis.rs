@@ -166,17 +166,10 @@ fn sentence(condition: &ConditionReport, margin: f64, needed: u32) -> String {
 
 fn judgement(entries: &[Entry], margin: f64, needed: u32) -> String {
     let Some((baseline, others)) = entries.split_first() else { return "Nothing ran.".into() };
+    if let Some(sentence) = without_verdict(entries, baseline, others, needed) {
+        return sentence;
+    }
     let base = &baseline.who.name();
-    if entries.iter().all(|entry| entry.runs.is_empty()) {
-        return "Not run, so there is no verdict.".into();
-    }
-    let has_run = |entry: &&&Entry| !entry.runs.is_empty();
-    if baseline.runs_finished == 0 && has_run(&&baseline) {
-        return format!("No run under {base} finished, so there is nothing to compare with.");
-    }
-    if others.is_empty() {
-        return format!("Only {base} was measured; name others with -a to compare.");
-    }
     let judged = |side: fn(&Entry) -> &Option<Versus>, wanted: Verdict| -> Vec<&Entry> {
         let mut found: Vec<&Entry> = others
             .iter()
@@ -187,16 +180,6 @@ fn judgement(entries: &[Entry], margin: f64, needed: u32) -> String {
         found
     };
     let failed = gaps(entries);
-    let pairs = |entry: &Entry| entry.time.as_ref().map_or(0, |versus| versus.comparison.pairs);
-    let most_pairs = others.iter().map(pairs).max().unwrap_or(0);
-    let may_be_judged = |entry: &Entry| entry.runs_finished > 0 || entry.runs.is_empty();
-    if most_pairs < needed as usize && others.iter().any(may_be_judged) {
-        let there =
-            if most_pairs == 1 { "there is 1".into() } else { format!("there are {most_pairs}") };
-        return format!(
-            "No verdict: it needs at least {needed} runs of each (--runs {needed}), and {there}.{failed}"
-        );
-    }
     let faster = judged(|entry| &entry.time, Verdict::Less);
     if !faster.is_empty() {
         return faster_sentence(&faster, base) + &failed;
@@ -227,6 +210,38 @@ fn judgement(entries: &[Entry], margin: f64, needed: u32) -> String {
         + others.iter().filter(|e| e.time.is_none() && e.runs_finished > 0).count();
     let compared = others.iter().filter(|entry| entry.runs_finished > 0).count();
     no_change_sentence(unclear, compared, base, margin) + &failed
+}
+
+/// Why there is nothing to judge, or not enough.
+fn without_verdict(
+    entries: &[Entry],
+    baseline: &Entry,
+    others: &[Entry],
+    needed: u32,
+) -> Option<String> {
+    let base = &baseline.who.name();
+    if entries.iter().all(|entry| entry.runs.is_empty()) {
+        return Some("Not run, so there is no verdict.".into());
+    }
+    let has_run = |entry: &&&Entry| !entry.runs.is_empty();
+    if baseline.runs_finished == 0 && has_run(&&baseline) {
+        return Some(format!("No run under {base} finished, so there is nothing to compare with."));
+    }
+    if others.is_empty() {
+        return Some(format!("Only {base} was measured; name others with -a to compare."));
+    }
+    let pairs = |entry: &Entry| entry.time.as_ref().map_or(0, |versus| versus.comparison.pairs);
+    let most_pairs = others.iter().map(pairs).max().unwrap_or(0);
+    let may_be_judged = |entry: &Entry| entry.runs_finished > 0 || entry.runs.is_empty();
+    if most_pairs < needed as usize && others.iter().any(may_be_judged) {
+        let there =
+            if most_pairs == 1 { "there is 1".into() } else { format!("there are {most_pairs}") };
+        let failed = gaps(entries);
+        return Some(format!(
+            "No verdict: it needs at least {needed} runs of each (--runs {needed}), and {there}.{failed}"
+        ));
+    }
+    None
 }
 
 /// Under which allocators the command did not finish, or was not run at all.

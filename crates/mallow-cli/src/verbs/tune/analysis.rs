@@ -33,36 +33,7 @@ pub struct About<'a> {
 pub fn analyse(search: &Search<Error>, about: &About, finalists: &[Index]) -> Result<Report> {
     let judge = search.judge(finalists.len());
     let tried = search.state.schedule.map_or(0, |schedule| schedule.0);
-    let is_exact = about.confirmed_on == Ground::Replay;
-    let mut entries = Vec::new();
-    let rest = (1..=search.candidates.len()).filter(|index| !finalists.contains(index));
-    let order = [DEFAULTS].into_iter().chain(finalists.iter().copied()).chain(rest);
-    for index in order {
-        let candidate = search.candidate(index);
-        let failure = search.failure(index).map(|failure| failure.text.clone());
-        let has_run = search.state.trials.keys().any(|place| place.candidate == index);
-        let standing = match index {
-            DEFAULTS => Standing::Defaults,
-            _ if failure.is_some() => Standing::Failed,
-            _ if finalists.contains(&index) => Standing::Confirmed,
-            _ if has_run => Standing::Dropped,
-            _ => Standing::NotTried,
-        };
-        let figures = |stage, exact| figures(search, stage, index, judge, exact);
-        let confirmed = figures(Stage::Confirmation, is_exact);
-        entries.push(Entry {
-            settings: candidate.map_or("defaults".into(), Candidate::name),
-            environment: about.base.variables(candidate)?,
-            why: candidate.map_or(String::new(), |candidate| candidate.why.clone()),
-            standing,
-            failure,
-            searched: searched(search, index),
-            broken_limits: broken_limits(search, index),
-            confirmed,
-            second: figures(Stage::Second, true),
-            is_on_front: false,
-        });
-    }
+    let mut entries = entries(search, about, finalists)?;
     mark_front(&mut entries);
     let (confirmed, again) = (search.rounds(Stage::Confirmation), search.rounds(Stage::Second));
     let settings = Settings {
@@ -99,6 +70,42 @@ pub fn analyse(search: &Search<Error>, about: &About, finalists: &[Index]) -> Re
         verdict,
         end,
     })
+}
+
+/// The defaults, what was confirmed, and the rest.
+fn entries(search: &Search<Error>, about: &About, finalists: &[Index]) -> Result<Vec<Entry>> {
+    let judge = search.judge(finalists.len());
+    let is_exact = about.confirmed_on == Ground::Replay;
+    let mut entries = Vec::new();
+    let rest = (1..=search.candidates.len()).filter(|index| !finalists.contains(index));
+    let order = [DEFAULTS].into_iter().chain(finalists.iter().copied()).chain(rest);
+    for index in order {
+        let candidate = search.candidate(index);
+        let failure = search.failure(index).map(|failure| failure.text.clone());
+        let has_run = search.state.trials.keys().any(|place| place.candidate == index);
+        let standing = match index {
+            DEFAULTS => Standing::Defaults,
+            _ if failure.is_some() => Standing::Failed,
+            _ if finalists.contains(&index) => Standing::Confirmed,
+            _ if has_run => Standing::Dropped,
+            _ => Standing::NotTried,
+        };
+        let figures = |stage, exact| figures(search, stage, index, judge, exact);
+        let confirmed = figures(Stage::Confirmation, is_exact);
+        entries.push(Entry {
+            settings: candidate.map_or("defaults".into(), Candidate::name),
+            environment: about.base.variables(candidate)?,
+            why: candidate.map_or(String::new(), |candidate| candidate.why.clone()),
+            standing,
+            failure,
+            searched: searched(search, index),
+            broken_limits: broken_limits(search, index),
+            confirmed,
+            second: figures(Stage::Second, true),
+            is_on_front: false,
+        });
+    }
+    Ok(entries)
 }
 
 fn figures(
