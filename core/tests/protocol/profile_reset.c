@@ -5,7 +5,7 @@
  */
 #include "protocol.h"
 
-enum { SIZE = 100000 };
+enum { SAMPLED_SIZE = 100000 };
 
 static struct call_stack *stack;
 static uint32_t before, kept;
@@ -18,7 +18,7 @@ static _Atomic uint64_t *shown(unsigned figure)
 static uint64_t bytes_of_one(void)
 {
     uint32_t epoch = atomic_get(&profile.epoch);
-    return weighted_bytes(SIZE, sample_weight(SIZE, epoch, 0));
+    return weighted_bytes(SAMPLED_SIZE, sample_weight(SAMPLED_SIZE, epoch, 0));
 }
 
 /* One sample that is there before, and nothing of earlier runs. */
@@ -33,7 +33,7 @@ static void sampled(void)
     }
     atomic_set(&profile.epoch, 0);
     profile_reset(19);
-    before = sample_count(stack, SIZE, 0, &(uint64_t){0});
+    before = sample_count(stack, SAMPLED_SIZE, 0, &(uint64_t){0});
     explorer_watch(&profile.epoch, "epoch");
     explorer_watch(shown(LIVE_BYTES), "live bytes");
 }
@@ -45,18 +45,18 @@ static void reset(void)
 
 static void take_one(void)
 {
-    kept = sample_count(stack, SIZE, 0, &(uint64_t){0});
+    kept = sample_count(stack, SAMPLED_SIZE, 0, &(uint64_t){0});
 }
 
 static void take_and_give_back(void)
 {
-    uint32_t epoch = sample_count(stack, SIZE, 0, &(uint64_t){0});
-    sample_uncount(stack, SIZE, (struct sample){.epoch = epoch});
+    uint32_t epoch = sample_count(stack, SAMPLED_SIZE, 0, &(uint64_t){0});
+    sample_uncount(stack, SAMPLED_SIZE, (struct sample){.epoch = epoch});
 }
 
 static void give_back_first(void)
 {
-    sample_uncount(stack, SIZE, (struct sample){.epoch = before});
+    sample_uncount(stack, SAMPLED_SIZE, (struct sample){.epoch = before});
 }
 
 static void shows(uint64_t live)

@@ -5,12 +5,10 @@
  */
 /* What an assert reads is a step of its thread: with them there are some fifteen times as many orders. */
 #define MW_CHECK_LEVEL 0
-#include "protocol.h"
+#include "slab_of_others.h"
 
 enum { CAPACITY = 16, OUT = 3 };
 
-static struct extent *extent;
-static struct slot *slots[OUT];
 static bool was_emptied;
 static bool out[OUT]; /* with the program */
 

@@ -3,12 +3,10 @@
  * What several threads put into a tray, or into a batch, while others take what is there, is in one place in the
  * end: in the magazine or stack of one of them, in the depot, or still in the tray or batch.
  */
-#include "protocol.h"
+#include "slab_of_others.h"
 
-enum { SIZE = 4 * KiB, SLOTS = 3, PAGES = 9 };
+enum { SIZE = 4 * KiB, SLOTS = 3, BLOCK_PAGES = 9 };
 
-static struct extent *extent;
-static struct slot *slots[SLOTS];
 static struct extent *blocks[SLOTS];
 
 /* --- Slots ------------------------------------------------------------------------------------ */
@@ -266,14 +264,14 @@ TEST(slots_of_a_batch_are_in_one_place)
 
 /* --- Blocks of pages -------------------------------------------------------------------------- */
 
-static size_t active_before;
+static size_t active_at_first;
 
 static void blocks_that_are_out(void)
 {
     heaps_reset();
-    active_before = atomic_get(&heaps_of[0].arena->active_pages);
+    active_at_first = atomic_get(&heaps_of[0].arena->active_pages);
     for (unsigned i = 0; i < SLOTS; i++) {
-        blocks[i] = arena_alloc(heaps_of[0].arena, PAGES, os_page_size);
+        blocks[i] = arena_alloc(heaps_of[0].arena, BLOCK_PAGES, os_page_size);
         PROPERTY(blocks[i] != NULL, "out of memory");
     }
     explorer_watch(&trays[blocks[0]->arena].pages, "tray");
@@ -300,7 +298,7 @@ static void take_block(void)
 {
     struct heap *heap = &heaps_of[0];
     if (stack_take_tray(heap)) {
-        struct extent *block = stack_pop(heap, page_class_of(PAGES));
+        struct extent *block = stack_pop(heap, page_class_of(BLOCK_PAGES));
         PROPERTY(block != NULL, "what was taken is in no stack");
         memset((void *)block->start, 2, os_page_size);
         heap_put_pages(heap, block);
@@ -315,11 +313,11 @@ static void all_blocks_are_somewhere(void)
     struct extent *chain = tray_take_pages(heap->arena);
     lock_release(&rob_lock);
     pages += chain_pages(chain);
-    size_t active = atomic_get(&heap->arena->active_pages) - active_before;
+    size_t active = atomic_get(&heap->arena->active_pages) - active_at_first;
     PROPERTY(pages == active, "%zu pages are in use, %zu in the tray and the stack", active, pages);
     arena_free_chain(chain);
     stack_flush(heap);
-    PROPERTY(atomic_get(&heap->arena->active_pages) == active_before, "pages are lost");
+    PROPERTY(atomic_get(&heap->arena->active_pages) == active_at_first, "pages are lost");
 }
 
 static const struct scenario put_and_take_blocks = {"take, free two, free third, of pages",
@@ -350,7 +348,7 @@ static void fork_finds_blocks(void)
     lock_take(&rob_lock);
     size_t pages = atomic_get(&heap->stack_pages);
     pages += chain_pages(tray_top(atomic_get(&trays[heap->arena->index].pages)));
-    PROPERTY(pages == SLOTS * PAGES, "%zu pages are in a place that fork finds", pages);
+    PROPERTY(pages == SLOTS * BLOCK_PAGES, "%zu pages are in a place that fork finds", pages);
     lock_release(&rob_lock);
 }
 

@@ -1,55 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * jemalloc's settings: what is understood, the messages about what is not, and which source wins.
- * The kernel's answers about /etc/malloc.conf are made up here.
+ * The kernel's answers about /etc/malloc.conf are made up, see kernel.h.
  */
-#define MW_TEST_SYSCALLS 1
-#include <sys/auxv.h>
-static unsigned long test_getauxval(unsigned long type);
-#define getauxval test_getauxval
-static long test_syscall(long number, long a, long b, long c, long d, long e, long f);
 #include "unit.h"
-#undef getauxval
-#include "../real_call.h"
-
-static const char *link_text; /* what /etc/malloc.conf leads to; NULL: it is no link */
-static const char *file_text; /* what is in it; NULL: there is none */
-static bool is_secure;
-
-static unsigned long test_getauxval(unsigned long type)
-{
-    return type == AT_SECURE ? is_secure : getauxval(type);
-}
-
-enum { CONF_FILE = 12345 };
-
-static long test_syscall(long number, long a, long b, long c, long d, long e, long f)
-{
-    bool is_conf = (number == SYS_readlinkat || number == SYS_openat) &&
-                   !strcmp((const char *)b, "/etc/malloc.conf");
-    if (is_conf && number == SYS_readlinkat && link_text != NULL) {
-        size_t length = size_min(strlen(link_text), (size_t)d);
-        memcpy((void *)c, link_text, length);
-        return (long)length;
-    }
-    if (is_conf && number == SYS_readlinkat) {
-        return file_text != NULL ? -EINVAL : -ENOENT;
-    }
-    if (is_conf) {
-        CHECK_MSG(file_text != NULL, "opened, though it is a link or does not exist");
-        return CONF_FILE;
-    }
-    if (number == SYS_read && a == CONF_FILE) {
-        size_t length = size_min(strlen(file_text), (size_t)c);
-        memcpy((void *)b, file_text, length);
-        file_text += length;
-        return (long)length;
-    }
-    if (number == SYS_close && a == CONF_FILE) {
-        return 0;
-    }
-    return real_call(number, a, b, c, d, e, f);
-}
 
 static bool load(const char *text)
 {
@@ -469,7 +423,7 @@ TEST(conf_may_end_the_program)
     options_load();
 }
 
-static void load_with_report(void)
+static void load_with_conf_report(void)
 {
     link_text = "narenas:2";
     setenv("MALLOC_CONF", "confirm_conf:true", 1);
@@ -517,11 +471,11 @@ TEST(conf_has_room_for_a_range_of_each_class)
 
 TEST(conf_reports_every_source)
 {
-    check_aborts(load_with_report, "<jemalloc>: malloc_conf #1 (string specified via "
+    check_aborts(load_with_conf_report, "<jemalloc>: malloc_conf #1 (string specified via "
                                    "--with-malloc-conf): \"\"\n");
-    check_aborts(load_with_report, "<jemalloc>: malloc_conf #3 (\"name\" of the file referenced by "
+    check_aborts(load_with_conf_report, "<jemalloc>: malloc_conf #3 (\"name\" of the file referenced by "
                                    "the symbolic link named /etc/malloc.conf): \"narenas:2\"\n");
-    check_aborts(load_with_report, "<jemalloc>: malloc_conf #4 (value of the environment variable "
+    check_aborts(load_with_conf_report, "<jemalloc>: malloc_conf #4 (value of the environment variable "
                                    "MALLOC_CONF): \"confirm_conf:true\"\n");
-    check_aborts(load_with_report, "<jemalloc>: -- Set conf value: narenas:2\n");
+    check_aborts(load_with_conf_report, "<jemalloc>: -- Set conf value: narenas:2\n");
 }

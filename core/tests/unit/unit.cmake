@@ -40,14 +40,8 @@ foreach(source IN LISTS unit_sources)
 endforeach()
 # These crash on purpose, in ASan's way then; unwind is held against backtrace(), which ASan replaces.
 set(unit_plain lock meta unwind)
-# These put functions of their own in the place of the kernel's.
-set(unit_alone conf purge)
-list(REMOVE_ITEM unit_together ${unit_plain} ${unit_alone})
+list(REMOVE_ITEM unit_together ${unit_plain})
 
 unit_program(unit ${unit_together})
 unit_sanitize(unit ${unit_together})
 unit_program(unit-plain ${unit_plain})
-foreach(stem IN LISTS unit_alone)
-  unit_program(unit-${stem} ${stem})
-  unit_sanitize(unit-${stem} ${stem})
-endforeach()

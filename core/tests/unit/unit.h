@@ -11,7 +11,11 @@
 #define MW_MODE 2
 #define MW_CHECK_LEVEL 3
 #define MW_TRACK 0
+#define MW_TEST_SYSCALLS 1
+#include "kernel.h"
+
 #include "../../src/mallow.c"
+#undef getauxval
 
 #include "../test.h"
 
