@@ -472,10 +472,12 @@ TEST(conf_has_room_for_a_range_of_each_class)
 TEST(conf_reports_every_source)
 {
     check_aborts(load_with_conf_report, "<jemalloc>: malloc_conf #1 (string specified via "
-                                   "--with-malloc-conf): \"\"\n");
-    check_aborts(load_with_conf_report, "<jemalloc>: malloc_conf #3 (\"name\" of the file referenced by "
-                                   "the symbolic link named /etc/malloc.conf): \"narenas:2\"\n");
-    check_aborts(load_with_conf_report, "<jemalloc>: malloc_conf #4 (value of the environment variable "
-                                   "MALLOC_CONF): \"confirm_conf:true\"\n");
+                                        "--with-malloc-conf): \"\"\n");
+    check_aborts(load_with_conf_report,
+                 "<jemalloc>: malloc_conf #3 (\"name\" of the file referenced by "
+                 "the symbolic link named /etc/malloc.conf): \"narenas:2\"\n");
+    check_aborts(load_with_conf_report,
+                 "<jemalloc>: malloc_conf #4 (value of the environment variable "
+                 "MALLOC_CONF): \"confirm_conf:true\"\n");
     check_aborts(load_with_conf_report, "<jemalloc>: -- Set conf value: narenas:2\n");
 }
