@@ -3,7 +3,8 @@
 # The front door. Each target first makes sure that what it needs is there (tools/setup).
 #
 #   make build      the libraries (build/) and the command (target/release/mallow)
-#   make run        the allocators of this machine, compared on two programs (half a minute)
+#   make run        the allocators of this machine, compared on two programs (half a minute;
+#                   EXAMPLE_RUNS: of each, 10)
 #   make test       everything that can be tested here
 #   make test-bare  run and test once more, in an empty Debian root (15 minutes; as root)
 #   make peers      the allocators that Mallow is measured against (build/peers)
@@ -86,7 +87,7 @@ run:
 	@tools/setup run
 	@$(MAKE) --no-print-directory build
 	$(MALLOW) list
-	@examples/run $(MALLOW)
+	@examples/run $(if $(EXAMPLE_RUNS),--runs $(EXAMPLE_RUNS)) $(MALLOW)
 
 test:
 	@tools/setup test
