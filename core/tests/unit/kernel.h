@@ -50,7 +50,9 @@ static long test_syscall(long number, long a, long b, long c, long d, long e, lo
         return open_conf();
     }
     if (names_conf) {
-        return link_text != NULL ? copy_out(link_text, c, d) : file_text != NULL ? -EINVAL : -ENOENT;
+        return link_text != NULL   ? copy_out(link_text, c, d)
+               : file_text != NULL ? -EINVAL
+                                   : -ENOENT;
     }
     if (number == SYS_read && a == CONF_FILE) {
         long length = copy_out(file_text, b, c);
