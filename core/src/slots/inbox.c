@@ -104,6 +104,14 @@ static bool slab_seems_emptied(struct extent *extent)
     return (word & INBOX_FLAGS) == INBOX_OPEN && count > 0 && count == slab_peek_used(extent);
 }
 
+/* The slots' memory is as it was. */
+static void slab_unmark_emptied(struct extent *extent)
+{
+    check(lock_is_mine(&emptied_lock));
+    /* pairs with slab_push_remote; with the lock for who waits */
+    atomic_fetch_and_explicit(&extent->remote, ~(uint64_t)INBOX_EMPTIED, memory_order_release);
+}
+
 static bool slab_mark_emptied(struct extent *extent)
 {
     check(lock_is_mine(&emptied_lock));
@@ -118,11 +126,4 @@ static bool slab_mark_emptied(struct extent *extent)
         return false;
     }
     return true;
-}
-
-static void slab_unmark_emptied(struct extent *extent)
-{
-    check(lock_is_mine(&emptied_lock));
-    /* pairs with slab_push_remote; with the lock for who waits */
-    atomic_fetch_and_explicit(&extent->remote, ~(uint64_t)INBOX_EMPTIED, memory_order_release);
 }

@@ -5,15 +5,15 @@
  * Its owner may fall asleep and never look into it. So while a slab is in its owner's lists it is *open*:
  * the owner does nothing with it but free into it, so that `left` only falls and no slot is read. If all slots
  * that are out have come into the inbox of an open slab, no thread but the owner can have anything to do
- * with it, and whoever notices may mark it *emptied* and give its memory to the kernel (thread/emptied.h). The
- * owner closes the slab before it does anything else with it, and then finds it as new.
+ * with it, and whoever notices may mark it *emptied* and give its memory to the kernel (thread/emptied.h), all, a part
+ * or nothing. The owner closes the slab before it does anything else with it, and then finds it as new.
  *
  *     closed --slab_open: owner--> open --slab_mark_emptied: any thread--> open, emptied
  *       ^                           |                                        |
  *       +------slab_close: owner----+----------------------------------------+
  *
  * Between the mark and the end of the call to the kernel `emptied_lock` is held: the owner waits for it, and so
- * does who wants to push a slot, which is possible only if the mark is taken back, or in a program that frees
+ * does who wants to push a slot, which is possible only if it was not empty after all, or in a program that frees
  * a slot twice.
  */
 #ifndef MALLOW_INBOX_H
@@ -76,8 +76,5 @@ static bool slab_seems_emptied(struct extent *extent);
 
 /* Marks such a slab emptied. False if it is none by now. Any thread, with emptied_lock. */
 static bool slab_mark_emptied(struct extent *extent);
-
-/* Takes the mark back: the slots' memory is as it was. With emptied_lock, which the mark was made with. */
-static void slab_unmark_emptied(struct extent *extent);
 
 #endif

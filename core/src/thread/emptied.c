@@ -91,18 +91,17 @@ static bool emptied_look(const struct rest *rest, size_t *bytes)
     for (unsigned i = 0; i < count; i++) {
         size_t size = slab_bytes(marked[i]);
         region_refuse_huge_pages(marked[i]->region);
+        /* Where the kernel refuses it may have taken the pages in front of locked ones: the mark stays. */
         if (os_purge((void *)marked[i]->start, size)) {
             *bytes += size;
             purged++;
-        } else {
-            slab_unmark_emptied(marked[i]);
         }
     }
     if (region == NULL) {
         emptied.arena++;
         emptied.region = 0;
     } else if (purged < EMPTIED_BATCH) {
-        emptied.region++; /* too if the kernel refuses: it would find the same ones again */
+        emptied.region++; /* too if the kernel refuses: it would do so again */
     }
     return true;
 }

@@ -2,7 +2,7 @@
  *
  * A thread allocates, frees one block of twenty, and sleeps; others free the rest. Nothing stays resident, after
  * malloc_trim and, with a purge thread, without any call; so too in the child of a fork. The sleeper wakes
- * and uses its slabs again.
+ * and uses its slabs again, also those of which a page is locked.
  */
 #include <malloc.h>
 #include <semaphore.h>
@@ -11,7 +11,15 @@
 
 #include "promise.h"
 
-enum { BLOCKS = 300000, SIZES = 5, SMALLEST = 40, FEW = 20, ROUNDS = 4, LEFT_KIB = 24 * 1024 };
+enum {
+    BLOCKS = 300000,
+    SIZES = 5,
+    SMALLEST = 40,
+    FEW = 20,
+    ROUNDS = 4,
+    LEFT_KIB = 24 * 1024,
+    LOCKED = 1500
+};
 
 static unsigned char *blocks[BLOCKS];
 static sem_t may_work, has_worked;
@@ -101,6 +109,41 @@ static void trim_locked_memory_in_a_child(void)
     CHECK_EQ(status, 0);
 }
 
+/* The kernel takes the pages of a slab up to the first that is locked. */
+static void trim_around_locked_pages_in_a_child(void)
+{
+    int status;
+    bool (*heap_is_valid)(void) = dlsym(RTLD_DEFAULT, "mw_heap_is_valid");
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t other;
+        for (size_t i = 0; i < BLOCKS; i++) {
+            blocks[i] = memset(malloc(size_of(i)), (int)(i % 251), size_of(i));
+        }
+        for (size_t i = 0; i < BLOCKS; i += FEW) {
+            free(blocks[i]);
+            blocks[i] = NULL;
+        }
+        bool is_locked = true;
+        for (size_t i = 1; is_locked && i < BLOCKS; i += BLOCKS / LOCKED) {
+            is_locked = blocks[i] == NULL || mlock(blocks[i], 1) == 0;
+        }
+        if (!is_locked) {
+            puts("pages cannot be locked here");
+        }
+        CHECK_EQ(pthread_create(&other, NULL, free_the_rest_and_trim, NULL), 0);
+        pthread_join(other, NULL);
+        for (size_t i = 0; i < BLOCKS; i++) {
+            blocks[i] = memset(malloc(size_of(i)), (int)(i % 251), size_of(i));
+        }
+        CHECK(heap_is_valid());
+        free_the_rest();
+        _exit(0);
+    }
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+}
+
 /* Waits until the memory has gone, or for twenty seconds. */
 static void wait_for_purge(size_t most_kib)
 {
@@ -135,5 +178,6 @@ int main(void)
     }
     pthread_join(thread, NULL);
     trim_locked_memory_in_a_child();
+    trim_around_locked_pages_in_a_child();
     return 0;
 }
