@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sample.h"
 
+#include "../memory/fence.h"
 #include "../os/log.h"
 #include "../settings/options.h"
 #include "probe.h"
@@ -398,7 +399,9 @@ static void sample_note(struct sample sample, size_t size)
 static NOINLINE void sample_take(struct extent *extent, size_t size, struct sampler *sampler)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
-    check(extent_size(extent) >= size && !extent_is_sampled(extent));
+    check(!extent_is_sampled(extent));
+    /* Between guards it has no more pages than it needs, and counts with the size of its class. */
+    check(extent_size(extent) >= size || extent_has_fence(extent));
     struct sample sample =
         sample_begin((void *)extent->start, size, &sampler->stack, sampler->taken_thinning);
     sampler_note(sampler);

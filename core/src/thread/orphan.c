@@ -129,6 +129,7 @@ static void orphan_send_slots(struct heap *heap)
                                i < CLASSES ? i : pagemap_find(lists[i])->slab.class);
         }
     }
+    heap_flush_outboxes(heap); /* of what waited */
 }
 
 /* --- Slabs of an orphan ----------------------------------------------------------------------- */
@@ -232,6 +233,6 @@ static void orphans_empty(struct heap *orphans)
     }
     for (struct heap *heap = orphans; heap != NULL; heap = heap->next_idle) {
         stack_flush(heap);
-        check(heap_check(heap));
+        check(heap_check(heap) && heap_is_empty(heap));
     }
 }

@@ -100,6 +100,25 @@ foreach(level RANGE 1 4)
   mallow_promise(reused_holes secure "security:${level}")
 endforeach()
 
+# The secure build with the checks that the delivered one leaves out: of what it alone does no other test has them.
+if("secure" IN_LIST MALLOW_MODES)
+  add_library(checked_secure MODULE ${PROJECT_SOURCE_DIR}/core/src/mallow.c)
+  target_link_libraries(checked_secure PRIVATE mallow_flags Threads::Threads)
+  target_include_directories(checked_secure PRIVATE ${PROJECT_SOURCE_DIR}/core/include)
+  target_compile_definitions(checked_secure PRIVATE MW_MODE=${mode_number_secure} MW_EXPORT_LIBC=1 MW_CHECK_LEVEL=2)
+  target_compile_options(checked_secure PRIVATE -O1 -Wno-address)
+  foreach(program fork_chain dying_threads looked_at)
+    foreach(level 2 4)
+      mallow_test(promise-${program}-checked-${level}
+        COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:checked_secure>
+                MALLOW_CONF=security:${level},dirty_decay_ms:200 $<TARGET_FILE:promise_${program}>)
+    endforeach()
+  endforeach()
+  mallow_test(promise-looked_at-checked-profile
+    COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:checked_secure>
+            MALLOC_CONF=prof:true,lg_prof_sample:8 $<TARGET_FILE:promise_looked_at>)
+endif()
+
 math(EXPR last_module "${promise_tls_modules} - 1")
 foreach(number RANGE ${last_module})
   add_library(tls_module_${number} MODULE ${CMAKE_CURRENT_LIST_DIR}/tls_module.c)
