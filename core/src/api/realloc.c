@@ -162,6 +162,21 @@ static void realloc_note_copy(const void *block, bool is_larger)
     }
 }
 
+/* Without memory for another block: making one smaller never fails. A guarded one keeps its size. */
+static COLD void *realloc_stays(void *block, size_t size)
+{
+    struct extent *extent = pagemap_find(block);
+    if (!MW_CANARY || extent_is_guarded(extent)) {
+        return block;
+    }
+    if (extent_is_slab(extent)) {
+        canary_place(extent, block, slot_block_size(extent, block), size);
+    } else {
+        canary_place_large(extent, size);
+    }
+    return block;
+}
+
 static NOINLINE void *realloc_copy(void *block, size_t old_size, size_t size)
 {
     size_t room = realloc_room(block, old_size, size);
@@ -170,7 +185,7 @@ static NOINLINE void *realloc_copy(void *block, size_t old_size, size_t size)
         moved = mw_malloc(size);
     }
     if (unlikely(moved == NULL)) {
-        return size <= old_size ? block : NULL; /* making it smaller never fails */
+        return size <= old_size ? realloc_stays(block, size) : NULL;
     }
     check(moved != block && mw_malloc_usable_size(moved) >= size);
     bytes_copy(moved, block, size_min(old_size, size));

@@ -191,6 +191,7 @@ static void resize(struct kept *kept, size_t size)
         }
         return;
     }
+    CHECK(!MW_CANARY || mw_malloc_usable_size(moved) == size);
     if (old) {
         pattern_check_moved(moved, old, written(kept->size), 1,
                             written(size < kept->size ? size : kept->size));
