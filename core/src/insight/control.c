@@ -5,6 +5,7 @@
 #include "report.h"
 
 #include "../arena/purge.h"
+#include "../os/memcheck.h"
 #include "../thread/emptied.h"
 #include "../thread/held.h"
 #include "../thread/heaps.h"
@@ -46,6 +47,7 @@ static size_t purge_all(size_t keep_pages, bool may_call_hooks)
 /* Takes back what waits, and what the heaps hold that is free. The calling thread's heap, entered. */
 static struct heap *enter_and_collect(void)
 {
+    memcheck_enter();
     if (MW_TRACK) {
         tracked_release_all();
     }
@@ -57,6 +59,12 @@ static struct heap *enter_and_collect(void)
     return heap;
 }
 
+static void leave_collected(struct heap *heap)
+{
+    thread_leave(heap);
+    memcheck_leave();
+}
+
 void mw_collect(bool force)
 {
     struct heap *heap = enter_and_collect();
@@ -65,14 +73,14 @@ void mw_collect(bool force)
     } else {
         keep_house(clock_look(), heap->thread != NULL);
     }
-    thread_leave(heap);
+    leave_collected(heap);
 }
 
 int mw_malloc_trim(size_t pad)
 {
     struct heap *heap = enter_and_collect();
     size_t purged = purge_all(pad >> os_page_shift, heap->thread != NULL);
-    thread_leave(heap);
+    leave_collected(heap);
     return purged != 0;
 }
 

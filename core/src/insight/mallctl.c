@@ -11,6 +11,7 @@
  */
 #define MW_NO_JEMALLOC_NAMES
 #include "../../include/mallow/jemalloc.h"
+#include "../os/memcheck.h"
 #include "ctl_prof.h"
 #include "ctl_stats.h"
 #include "utilization.h"
@@ -403,6 +404,15 @@ static int request_serve(unsigned id, const size_t *mib, const struct request_of
     return error != 0 ? error : request_write(id, mib, request);
 }
 
+/* Sweeps and purges read free memory. */
+static int request_serve_apart(unsigned id, const size_t *mib, struct request_of_value *request)
+{
+    memcheck_enter();
+    int error = request_serve(id, mib, request);
+    memcheck_leave();
+    return error;
+}
+
 /* --- Calls ------------------------------------------------------------------------------------ */
 
 int mw_mallctl(const char *name, void *old_value, size_t *old_size, void *new_value,
@@ -419,7 +429,7 @@ int mw_mallctl(const char *name, void *old_value, size_t *old_size, void *new_va
     if (pattern_ends_with_slot(ctl_at(id)->pattern)) {
         mib[depth - 1] /= ctl_count();
     }
-    return request_serve(id, mib, &request);
+    return request_serve_apart(id, mib, &request);
 }
 
 /* The beginning of a name gives the beginning of a MIB, as in jemalloc. */
@@ -456,5 +466,5 @@ int mw_mallctlbymib(const size_t *mib, size_t mib_size, void *old_value, size_t 
         return ENOENT;
     }
     struct request_of_value request = {old_value, old_size, new_value, new_size};
-    return request_serve(id, plain, &request);
+    return request_serve_apart(id, plain, &request);
 }

@@ -2,6 +2,7 @@
 #include "report.h"
 
 #include "../memory/meta.h"
+#include "../os/memcheck.h"
 #include "../thread/tray.h"
 
 #include <limits.h>
@@ -81,6 +82,7 @@ static void usage_add_guarded(struct usage *usage)
 static struct usage usage_now(void)
 {
     struct usage usage = {0};
+    memcheck_enter();
     struct heap *heap = thread_enter();
     heap_return_lists(heap);
     thread_leave(heap);
@@ -90,6 +92,7 @@ static struct usage usage_now(void)
     }
     usage_add_guarded(&usage);
     usage.metadata_bytes = meta_bytes();
+    memcheck_leave();
     return usage;
 }
 

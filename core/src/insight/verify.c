@@ -5,6 +5,7 @@
  */
 #include "report.h"
 
+#include "../os/memcheck.h"
 #include "../slots/canary.h"
 #include "../thread/delay.h"
 #include "../thread/heap_valid.h"
@@ -122,6 +123,7 @@ static void canaries_verify(struct arena *arena)
 bool mw_heap_is_valid(void)
 {
     process_init();
+    memcheck_enter();
     for (unsigned i = 0; i < arena_count(); i++) {
         struct arena *arena = arena_at(i);
         lock_take(&arena->lock);
@@ -145,6 +147,7 @@ bool mw_heap_is_valid(void)
     if (MW_TRACK) {
         tracked_sweep();
     }
+    memcheck_leave();
     return true;
 }
 

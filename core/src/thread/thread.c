@@ -54,6 +54,7 @@ static struct {
 static struct heap heap_shared IN_SECTION(heaps); /* lock: shared */
 
 static void thread_ended(void *argument);
+static NOINLINE struct heap *thread_enter_shared(void);
 static void fork_before(void);
 static void fork_in_parent(void);
 static void fork_in_child(void);
@@ -218,8 +219,6 @@ static void heap_unbind(struct heap *heap)
     heap->cached_most = 0;
 }
 
-static NOINLINE struct heap *thread_enter_shared(void);
-
 /* What the thread freed last goes on waiting: its end is no shorter way to use it again. */
 static void thread_pass_on_delayed(struct heap *heap)
 {
@@ -243,6 +242,7 @@ static void thread_ended(void *argument)
     check(heap->thread == os_thread_id() && atomic_get(&heaps.in_use) > 0);
     heap_self = HEAP_NONE;
     heap_own = HEAP_ENDED;
+    memcheck_enter();
     heap_return_lists(heap);
     heap_stop_sampling(heap);
     thread_pass_on_delayed(heap);
@@ -252,6 +252,7 @@ static void thread_ended(void *argument)
     lock_take(&process.heaps_lock);
     heap_make_idle_locked(heap);
     lock_release(&process.heaps_lock);
+    memcheck_leave();
 }
 
 static NOINLINE struct heap *thread_attach(void)

@@ -2,6 +2,10 @@
  *
  * Faults that valgrind finds where the debug build tells it of the blocks: memcheck.py runs one of them.
  */
+#include <dlfcn.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,11 +44,54 @@ static int clean(void)
     return sum == 5 * 99 + 1 ? 0 : 1;
 }
 
+/* Small blocks come where large ones were, what is free is given back, and threads end. */
+static void *come_and_go(void *flushes)
+{
+    enum { BLOCKS = 300 };
+    static char *blocks[BLOCKS];
+    bool (*heap_is_valid)(void) = dlsym(RTLD_DEFAULT, "mw_heap_is_valid");
+    int (*control)(const char *, void *, size_t *, void *, size_t) = dlsym(RTLD_DEFAULT, "mallctl");
+    for (size_t round = 0; round < 4; round++) {
+        for (size_t i = 0; i < BLOCKS; i++) {
+            free(blocks[i]);
+            blocks[i] = opaque(malloc(round % 2 == 0 ? 40000 + i * 100 : 1 + i * i % 3000));
+            blocks[i][0] = 1;
+            if (round % 2 == 0) {
+                blocks[i] = opaque(realloc(blocks[i], 120000 - i * 300));
+            }
+        }
+        malloc_trim(0);
+        heap_is_valid();
+    }
+    for (size_t i = 0; i < BLOCKS; i += 2) {
+        free(blocks[i]);
+        blocks[i] = NULL;
+    }
+    if (*(bool *)flushes) {
+        control("thread.tcache.flush", NULL, NULL, NULL, 0);
+    }
+    return NULL;
+}
+
+static int threads(void)
+{
+    for (int i = 0; i < 6; i++) {
+        pthread_t thread;
+        bool flushes = i % 2 != 0;
+        pthread_create(&thread, NULL, come_and_go, &flushes);
+        pthread_join(thread, NULL);
+    }
+    return 0;
+}
+
 int main(int count, char **words)
 {
     const char *fault = count == 2 ? words[1] : "";
     if (strcmp(fault, "clean") == 0) {
         return clean();
+    }
+    if (strcmp(fault, "threads") == 0) {
+        return threads();
     }
     for (int i = 0; i < 20; i++) { /* the next one is in a slot, and no page traps */
         free(opaque(malloc(40)));

@@ -21,6 +21,7 @@ BLOCK = r".*by 0x\w+: malloc .*by 0x\w+: main"
 # What follows stands in the report in this order.
 EXPECTED = {
     "clean": [r"ERROR SUMMARY: 0 errors"],
+    "threads": [r"ERROR SUMMARY: 0 errors"],
     "read-behind": ["Invalid read of size 1", "is 1 bytes after a block of size 40 alloc'd" + BLOCK],
     "read-before": ["Invalid read of size 1", "is 3 bytes before a block of size 40 alloc'd" + BLOCK],
     "read-freed": ["Invalid read of size 1", "is 5 bytes inside a block of size 40 free'd",
@@ -48,7 +49,7 @@ def main():
         return SKIPPED
     failed = 0
     env = {k: v for k, v in os.environ.items() if k not in ("MALLOW_CONF", "MALLOC_CONF")}
-    env["MALLOW_CONF"] = "guard_first:0,guard_sample:0"
+    env["MALLOW_CONF"] = "guard_first:0,guard_sample:0,quarantine:65536"
     for fault, wanted in EXPECTED.items():
         done = subprocess.run([*COMMAND, program, fault], env=dict(env, LD_PRELOAD=library),
                               capture_output=True, text=True, timeout=300)
