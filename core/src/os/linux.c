@@ -179,14 +179,11 @@ static bool os_make_readonly(void *start, size_t size)
 
 static bool follows_advice(void *start, size_t size)
 {
-    enum { NOT_ASKED, YES, NO };
-    static _Atomic uint8_t known;
-    uint8_t answer = atomic_get(&known);
+    static _Atomic enum { NOT_ASKED, YES, NO } known;
+    unsigned answer = atomic_get(&known);
     if (unlikely(answer == NOT_ASKED)) {
-        answer =
-            is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_OF_NOBODY, 0, 0, 0))
-                ? YES
-                : NO;
+        long asked = memory_call(SYS_madvise, (long)start, (long)size, MADV_OF_NOBODY, 0, 0, 0);
+        answer = is_error(asked) ? YES : NO;
         atomic_set(&known, answer);
     }
     return answer == YES;
@@ -194,9 +191,6 @@ static bool follows_advice(void *start, size_t size)
 
 static bool guard_by_marks(void *start, size_t size)
 {
-    if (!follows_advice(start, size)) {
-        return false;
-    }
     /* Asked anew each time: the kernel also refuses for memory that the program has locked. */
     if (is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_INSTALL, 0, 0, 0))) {
         /* It may have marked the pages in front of locked ones. */
@@ -209,7 +203,7 @@ static bool guard_by_marks(void *start, size_t size)
 static unsigned os_guard(void *start, size_t size)
 {
     check(is_of_pages(start, size));
-    if (guard_by_marks(start, size)) {
+    if (follows_advice(start, size) && guard_by_marks(start, size)) {
         return GUARD_MARKED;
     }
     if (!os_protect(start, size)) {
@@ -223,11 +217,10 @@ static unsigned os_guard(void *start, size_t size)
 static bool os_unguard(void *start, size_t size, unsigned ways)
 {
     check(is_of_pages(start, size));
-    if ((ways & GUARD_MARKED) != 0 &&
-        is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_REMOVE, 0, 0, 0))) {
-        return false;
-    }
-    return (ways & GUARD_PROTECTED) == 0 || os_make_writable(start, size);
+    bool is_marked =
+        (ways & GUARD_MARKED) != 0 &&
+        is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_REMOVE, 0, 0, 0));
+    return !is_marked && ((ways & GUARD_PROTECTED) == 0 || os_make_writable(start, size));
 }
 
 static bool os_unmap(void *start, size_t size)
