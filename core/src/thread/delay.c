@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "delay.h"
 
+#include "keep.h"
+
 #if MW_DELAY_FREE
 
 ALWAYS_INLINE struct slot *entry_slot(uint64_t entry)
@@ -88,7 +90,7 @@ ALWAYS_INLINE void delay_hand_back(struct heap *heap, struct slot *slot)
         slot_push(&slab->local, slot);
         slab->left--;
     } else {
-        delay_gives_back(heap, extent, slot);
+        heap_takes_back(heap, extent, slot);
     }
 }
 

@@ -95,7 +95,4 @@ static struct slot *delay_at(struct heap *heap, unsigned index);
 
 static bool delay_is_empty(struct heap *heap);
 
-/* Brings what leaves where it can be handed out from: what lies above in the layers says how. */
-static void (*const delay_gives_back)(struct heap *heap, struct extent *extent, struct slot *slot);
-
 #endif

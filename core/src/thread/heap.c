@@ -529,9 +529,7 @@ static void heap_take_back(struct heap *heap, struct extent *extent, struct slot
     }
 }
 
-static void (*const delay_gives_back)(struct heap *, struct extent *,
-                                      struct slot *) = heap_take_back;
-static void (*const list_gives_back)(struct heap *, struct extent *,
+static void (*const heap_takes_back)(struct heap *, struct extent *,
                                      struct slot *) = heap_take_back;
 
 /* --- Start and end ---------------------------------------------------------------------------- */

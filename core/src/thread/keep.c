@@ -60,7 +60,7 @@ static void heap_take_list_back(struct heap *heap, unsigned class)
         struct extent *extent = pagemap_find(slot);
         struct heap *owner = atomic_get(&extent->owner);
         if (owner == heap || owner == NULL) {
-            list_gives_back(heap, extent, slot);
+            heap_takes_back(heap, extent, slot);
         } else {
             slot_set_next(slot, others);
             others = slot;

@@ -61,9 +61,11 @@ ALWAYS_INLINE void heap_fill_list(struct heap *heap, unsigned class, struct slot
 static void heap_return_small_list(struct heap *heap, unsigned class);
 
 /* The same for a list with slots of full slabs, which have no owner: to these and to the heap's own slot by slot, so that
- * those that become empty by it are known to be. What lies above in the layers says how. */
+ * those that become empty by it are known to be. */
 static void heap_take_list_back(struct heap *heap, unsigned class);
-static void (*const list_gives_back)(struct heap *heap, struct extent *extent, struct slot *slot);
+
+/* Brings a slot where it can be handed out from: what lies above in the layers says how. */
+static void (*const heap_takes_back)(struct heap *heap, struct extent *extent, struct slot *slot);
 
 /* Whether the list of a class has room for what is kept. */
 ALWAYS_INLINE bool heap_has_room(struct heap *heap, unsigned class)

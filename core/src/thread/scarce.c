@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "scarce.h"
 
-/* Frees in a row that find no room in a list before the thread is taken to free all. */
+/* Frees in a row that find no room in a list before the thread is taken to free many. */
 #define REFUSED_MOST 8u
 
 static NOINLINE void heap_note_refused(struct heap *heap, unsigned class)
