@@ -41,6 +41,7 @@ static MALLOC: mallow_os::Malloc = mallow_os::Malloc;
 
 /// Runs the command line of this process and says the exit code.
 pub fn main() -> u8 {
+    mallow_os::tell_panics_without_memory();
     // As all other threads have it. The first one has what `ulimit -s` says.
     const STACK: usize = 2 << 20;
     if getrlimit(Resource::RLIMIT_STACK).is_ok_and(|(most, _)| most >= STACK as u64) {

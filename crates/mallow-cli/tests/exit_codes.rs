@@ -436,7 +436,9 @@ fn too_little_memory_is_5() {
         let check = ["check", "-q", "--update", "-b", &baseline, "-r", "1", "--", "true"];
         for words in [&["top", "--count", "1"][..], &check] {
             let ran = limited(size, words);
-            if ran.code != Some(0) {
+            // What the C library itself has no memory for ends the process: a thread's list of what ends with it.
+            let c_library = ran.stderr.starts_with("Fatal glibc error: ") && ran.code.is_none();
+            if ran.code != Some(0) && !c_library {
                 // 125: there was none for the command.
                 assert!(matches!(ran.code, Some(5 | 125)), "{size} MiB: {}", ran.stderr);
                 assert_eq!(ran.stderr.lines().count(), 1, "{size} MiB: {}", ran.stderr);

@@ -66,6 +66,38 @@ fn end_without_memory() -> ! {
     }
 }
 
+/// From here on a panic for want of memory, of a library or of a thread that starts, is told as [`Malloc`] tells it.
+pub fn tell_panics_without_memory() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if is_without_memory() {
+            end_without_memory();
+        }
+        hook(info);
+    }));
+}
+
+/// The system does not give even a mebibyte. A thread's heap may hold more than that in reserve.
+fn is_without_memory() -> bool {
+    const SIZE: usize = 1 << 20;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: the pages are new, nobody's, and given back untouched.
+    unsafe {
+        let pages = libc::mmap(
+            std::ptr::null_mut(),
+            SIZE,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1,
+            0,
+        );
+        if pages != libc::MAP_FAILED {
+            libc::munmap(pages, SIZE);
+        }
+        pages == libc::MAP_FAILED
+    }
+}
+
 /// How a child differs from its parent before it runs the program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChildSetup {
@@ -336,6 +368,37 @@ mod tests {
         assert!(usage.user > Duration::ZERO);
         assert!(usage.peak_rss_bytes > 100 * 1024);
         assert!(usage.minor_faults > 10);
+    }
+
+    /// Run by the test below, in a process of its own.
+    #[test]
+    #[ignore = "ends its process"]
+    fn panics_as_it_is_told() {
+        tell_panics_without_memory();
+        if std::env::var_os("WITHOUT_MEMORY").is_some() {
+            setrlimit(Resource::RLIMIT_AS, 1, 1).expect("a limit may be lowered");
+        }
+        panic!("a library has no context");
+    }
+
+    #[test]
+    fn panics_without_memory_are_told_as_that() {
+        let panicked = |without_memory| {
+            let mut command = Command::new(std::env::current_exe().expect("this test is a file"));
+            command.args(["--ignored", "--exact", "--nocapture", "tests::panics_as_it_is_told"]);
+            if without_memory {
+                command.env("WITHOUT_MEMORY", "");
+            }
+            let output = command.output().expect("it starts");
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let (code, said) = panicked(true);
+        assert_eq!(code, Some(5), "{said}");
+        assert!(said.starts_with("mallow: There is no memory left"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        let (code, said) = panicked(false);
+        assert_eq!(code, Some(101), "{said}");
+        assert!(said.contains("a library has no context"), "{said}");
     }
 
     #[test]
