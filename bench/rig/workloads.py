@@ -107,6 +107,7 @@ ALL = [
     Workload("same", 5, 15),
     Workload("rounds", 5, 15),
     Workload("generations", 5, 15),
+    Workload("maps", 3, 9),
     *few(),
     *[Workload(f"requests-{blocks}-of-{low}-{high}KiB", 2, 9, program="requests", arguments=(blocks, low, high))
       for blocks, low, high in (("5", "4", "128"), ("50", "4", "128"), ("5", "64", "512"), ("500", "1", "32"))],

@@ -121,7 +121,6 @@
 #include "thread/delay.c"
 #include "thread/heap_valid.c"
 #include "thread/heap.c"
-#include "thread/scarce.c"
 #include "thread/orphan.c"
 #include "thread/sampling.c"
 #include "thread/tick.c"

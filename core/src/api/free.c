@@ -17,7 +17,6 @@
 #include "../thread/keep.h"
 #include "../slots/retired.h"
 #include "../thread/heap.h"
-#include "../thread/scarce.h"
 
 static NOINLINE void free_slow(void *block, struct extent *extent, struct heap *heap);
 static NOINLINE void free_listed(void *block, uintptr_t found, struct heap *heap);
@@ -405,9 +404,6 @@ static NOINLINE void free_of_other(void *block, struct extent *extent, struct he
         unlikely(!distance_is_of_slot((uintptr_t)block - extent->slots, list_reciprocals[class])) ||
         (owner == NULL && !heap_keeps_of_nobody(heap, class))) {
         free_slow(block, extent, heap);
-        if (owner == NULL && heap != HEAP_NONE && heap->bins[class].is_scarce) {
-            heap_note_refused(heap, class);
-        }
         return;
     }
     harden_slot_freed(extent, block);

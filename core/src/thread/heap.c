@@ -60,7 +60,8 @@ static struct extent *heap_take_ready(struct heap *heap, struct bin *bin)
 static bool bin_is_scarce(struct heap *heap, struct bin *bin, struct slab *slab)
 {
     bool has_few = slab->carved != 0 && slab->capacity - (slab->left + slab->bias) <= SCARCE_SLOTS;
-    return !MW_DELAY_FREE && !MW_TRACK && (has_few || bin->made >= MADE_MOST) &&
+    return !MW_DELAY_FREE && !MW_TRACK && bin->ready_count <= SCARCE_READY &&
+           (has_few || (bin->made >= MADE_MOST && slab->capacity < SCARCE_CAPACITY)) &&
            !heaps_are_crowded() && atomic_get(&slab_pool_at(heap->arena)->count[slab->class]) == 0;
 }
 
@@ -114,7 +115,7 @@ static void heap_drain_current(struct heap *heap, unsigned class)
 {
     struct bin *bin = &heap->bins[class];
     bin->is_draining = true;
-    (bin->has_kept ? heap_take_list_back : heap_return_small_list)(heap, class);
+    (bin->is_scarce ? heap_take_list_back : heap_return_small_list)(heap, class);
     if (bin->current != NULL) {
         bin_release_current(heap, bin);
     }
@@ -151,6 +152,10 @@ static void heap_place(struct heap *heap, struct extent *extent, bool opens)
         bin_push_ready(bin, extent);
         if (opens) {
             slab_open(extent);
+        }
+        if (bin->is_scarce && bin->ready_count > SCARCE_READY) {
+            bin->is_scarce = false;
+            heap_take_list_back(heap, slab->class);
         }
     } else {
         slab->place = SLAB_WAITING;
@@ -560,7 +565,6 @@ static void bin_abandon(struct heap *heap, struct bin *bin)
     bin->made = 0;
     bin->is_draining = false;
     bin->is_scarce = false;
-    bin->refused = 0;
     bin->common_bytes = 0;
 }
 

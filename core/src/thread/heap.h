@@ -24,11 +24,12 @@ static struct slot *heap_take_next(struct heap *heap, struct bin *bin);
 /* The countdown of a slab that the heap owns has ended. */
 static NOINLINE void heap_slab_event(struct heap *heap, struct extent *extent);
 
-/* Whether the thread allocates of a small class, or did until it began to free. Where slots are kept there may be no current
- * slab: what is not kept then goes home without its slab being taken over, so that all slabs stay alike. */
+/* Whether the thread allocates of a small class, or did until it began to free. Where slots are kept there may be no
+ * current slab. */
 ALWAYS_INLINE bool heap_allocates(struct heap *heap, unsigned class)
 {
-    return heap->bins[class].current != NULL || heap->bins[class].is_draining;
+    return heap->bins[class].current != NULL || heap->bins[class].is_draining ||
+           heap->bins[class].is_scarce;
 }
 
 /* Whether a heap takes over a slab that it frees into. One that does not allocate such slots does

@@ -63,9 +63,6 @@ struct bin {
     uint8_t made;           /* slabs made so far, up to MADE_MOST: the next one is larger */
     bool is_draining : 1;   /* other slabs have become empty since slots were handed out */
     bool is_scarce : 1;     /* slabs are nearly full or many, see keep.h */
-    bool has_kept : 1;      /* that ended, and the list may have slots of full slabs */
-    uint8_t refused;        /* while so: frees in a row for which the list had no room */
-    uint8_t refused_rooms;  /* which was this */
 };
 
 /* The free slots of a medium class, or blocks of a block class, that a heap holds: the list is

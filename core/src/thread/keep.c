@@ -50,7 +50,6 @@ static void heap_take_list_back(struct heap *heap, unsigned class)
     struct slot *slot = heap->free[class];
     struct slot *others = NULL;
     uint32_t count = 0;
-    heap->bins[class].has_kept = false;
     heap->free[class] = NULL;
     heap->rooms[class] = 0;
     order_stores(); /* as where a list is sent home */

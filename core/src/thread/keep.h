@@ -84,11 +84,13 @@ ALWAYS_INLINE bool heap_keeps_of_heaps(struct heap *heap, unsigned class)
 
 /* Where slabs are nearly full each has few slots for a refill, and a free finds mostly one that had none and has no owner:
  * to make it the heap's, and to take those few soon, is more work than to keep the slot. That is so if a slab has no more
- * than SCARCE_SLOTS, or if there are many slabs. Not while slabs are shared: these have no owner either, but free slots, and
- * should become empty. In a list of SCARCE_KEPT there is one for the next request already: who
- * goes on to free has the more hits the sooner the slab is the heap's. */
+ * than SCARCE_SLOTS, or if there are many slabs of fewer than SCARCE_CAPACITY, so that less is wanted of each before it is
+ * allocated from. Not while slabs are shared: these have no owner either, but free slots, and should become empty. Behind
+ * SCARCE_KEPT the slab becomes the heap's: who goes on to free has hits then. It ends where a slab becomes empty. */
 #define SCARCE_SLOTS 8u
-#define SCARCE_KEPT 4
+#define SCARCE_CAPACITY 128u
+#define SCARCE_KEPT 16
+#define SCARCE_READY 4u
 
 /* Nothing is served from class 0, so that a pointer of nobody's is not kept. */
 ALWAYS_INLINE bool heap_keeps_of_nobody(struct heap *heap, unsigned class)
@@ -153,7 +155,6 @@ ALWAYS_INLINE void heap_keep_of_any(struct heap *heap, struct extent *extent, st
 {
     heap_keep(heap, extent, slot);
     if (owner == NULL) {
-        heap->bins[extent->class].refused = 0;
         return;
     }
     if (owner != OWNER_COMMON) {

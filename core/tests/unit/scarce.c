@@ -13,6 +13,30 @@ static bool is_of_nobody(const char *block)
     return atomic_get(&pagemap_find(block)->owner) == NULL;
 }
 
+/* Of small slots a slab has enough, however many slabs there were. */
+TEST(keep_nothing_of_many_slabs_of_small_slots)
+{
+    enum { MANY = 64 * 1024 };
+    static char *blocks[MANY];
+    size_t count = 0;
+    blocks[count++] = mw_malloc(64);
+    struct bin *bin = &heap_own->bins[class_of(64 + CANARY_BYTES)];
+    while (count < MANY && bin->made < MADE_MOST) {
+        blocks[count++] = mw_malloc(64);
+        CHECK(!bin->is_scarce);
+    }
+    CHECK_EQ(bin->made, MADE_MOST);
+    struct extent *last = bin->current;
+    while (bin->current == last) {
+        CHECK(count < MANY);
+        blocks[count++] = mw_malloc(64);
+    }
+    CHECK(bin->current != NULL && !bin->is_scarce);
+    while (count > 0) {
+        mw_free(blocks[--count]);
+    }
+}
+
 /* Slabs are scarce where the one that is taken has few free slots, though it was used before, or where there were many. */
 TEST(keep_where_slabs_are_nearly_full_or_many)
 {
@@ -70,10 +94,14 @@ TEST(keep_slots_of_full_slabs)
     CHECK(heap_own->free[class] == (struct slot *)blocks[0]);
     CHECK(mw_malloc(NOBODYS_SIZE) == blocks[0]);
 
-    /* Without room the slab becomes the heap's; not where an allocation comes in between, or slabs are few and have room. */
+    /* Without room the slab becomes the heap's, also where there is no current one; so it does where slabs are few and have
+     * room. */
+    struct extent *current = heap_own->bins[class].current;
+    heap_own->bins[class].current = NULL;
     heap_own->rooms[class] = (int16_t)(most - SCARCE_KEPT);
     mw_free(blocks[0]);
     CHECK(!is_of_nobody(blocks[0]));
+    heap_own->bins[class].current = current;
     CHECK(heap_own->bins[class].is_scarce);
     heap_own->rooms[class] = most;
     heap_own->bins[class].is_scarce = false;
@@ -119,36 +147,41 @@ TEST(keep_slots_of_the_current_slab)
     }
 }
 
-/* A thread that frees all that it has: what was kept goes home, and the slabs with it, whatever the order. */
-TEST(keep_nothing_of_a_class_that_is_freed)
+static void keep_nothing_of_blocks(size_t count, size_t stride)
 {
     static char *blocks[NOBODYS_BLOCKS];
     unsigned class = class_of(NOBODYS_SIZE + CANARY_BYTES);
     size_t before = usage_now().slab_bytes;
+    for (size_t i = 0; i < count; i++) {
+        blocks[i] = mw_malloc(NOBODYS_SIZE);
+    }
+    struct bin *bin = &heap_own->bins[class];
+    heap_return_lists(heap_own);
+    if (stride != 1) { /* no slab is the current one */
+        CHECK(bin->current != NULL);
+        struct extent *extent = bin->current;
+        bin->current = NULL;
+        extent->slab.place = SLAB_NONE;
+        heap_abandon_slab(heap_own, extent);
+    }
+    bin->is_scarce = true;
+    heap_set_until_tick(heap_own, (int32_t)(2 * count));
+    heap_own->rooms[class] = (int16_t)list_most(heap_own, class);
+    uint64_t sent = heap_own->counts[class].sent;
+    for (size_t i = 0; i < count; i++) {
+        mw_free(blocks[i * stride % count]);
+    }
+    CHECK_LE(heap_own->counts[class].sent, sent + 1);
+    CHECK_MSG(usage_now().slab_bytes <= before + 64 * KiB, "%zu of %zu, stride %zu",
+              usage_now().slab_bytes, count, stride);
+    CHECK(mw_heap_is_valid());
+}
+
+/* A thread that frees all that it has: what was kept goes home, and the slabs with it, whatever the order. */
+TEST(keep_nothing_of_a_class_that_is_freed)
+{
     for (size_t stride = 1; stride < 80; stride += 30) { /* prime to their number */
-        for (size_t i = 0; i < NOBODYS_BLOCKS; i++) {
-            blocks[i] = mw_malloc(NOBODYS_SIZE);
-        }
-        struct bin *bin = &heap_own->bins[class];
-        heap_return_lists(heap_own);
-        if (stride != 1) { /* no slab is the current one */
-            CHECK(bin->current != NULL);
-            struct extent *extent = bin->current;
-            bin->current = NULL;
-            extent->slab.place = SLAB_NONE;
-            heap_abandon_slab(heap_own, extent);
-        }
-        bin->is_scarce = true;
-        heap_set_until_tick(heap_own, 2 * NOBODYS_BLOCKS);
-        heap_own->rooms[class] = (int16_t)list_most(heap_own, class);
-        uint64_t sent = heap_own->counts[class].sent;
-        for (size_t i = 0; i < NOBODYS_BLOCKS; i++) {
-            mw_free(blocks[i * stride % NOBODYS_BLOCKS]);
-        }
-        heap_flush_outboxes(heap_own);
-        CHECK_LE(heap_own->counts[class].sent, sent + REFUSED_MOST + 1);
-        CHECK_MSG(usage_now().slab_bytes <= before + 64 * KiB, "%zu stride %zu",
-                  usage_now().slab_bytes, stride);
-        CHECK(mw_heap_is_valid());
+        keep_nothing_of_blocks(NOBODYS_BLOCKS, stride);
+        keep_nothing_of_blocks(NOBODYS_BLOCKS / 3, stride);
     }
 }
