@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use mallow_launch::preload::Changes;
 use mallow_launch::{Allocator, Prepared, Target, embedded, preflight};
+use mallow_measure::run::Outcome;
 use mallow_os::threads::why_not_started;
 use mallow_os::{Ending as Ended, pidfd_open, wait4};
 use mallow_recorder::{CHANNEL_VARIABLE, Channel, Clock, Settings, StackMode, Timeline};
@@ -92,14 +93,15 @@ impl Captured {
     pub fn code(&self) -> u8 {
         code(self.ended)
     }
+
+    /// With one that goes on as one that went well.
+    pub fn outcome(&self) -> Outcome {
+        self.ended.map_or(Outcome::Finished, Outcome::from)
+    }
 }
 
 fn code(ended: Option<Ended>) -> u8 {
-    match ended {
-        Some(Ended::Code(code)) => u8::try_from(code).unwrap_or(255),
-        Some(Ended::Signal(signal)) => 128u8.saturating_add(u8::try_from(signal).unwrap_or(127)),
-        None => 0,
-    }
+    ended.map_or(0, |ended| Outcome::from(ended).code())
 }
 
 /// Starts the command, writes its trace until it ends, and passes signals on to it. `note` gets

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Everything that can go wrong, as sentences for the user with the remedy, and the exit codes.
 
+use mallow_measure::run::Outcome;
 use mallow_os::threads::NoThread;
 use mallow_process::binding::Failure;
 use thiserror::Error;
@@ -84,6 +85,16 @@ impl Error {
 }
 
 impl Error {
+    /// Of a command that ended so `before` anything was seen of it: its own failure says more.
+    pub fn unseen(outcome: Outcome, before: &str, remedy: &str) -> Error {
+        if outcome == Outcome::Finished {
+            return Error::Inconclusive(format!("The command ended {before}; {remedy}."));
+        }
+        let how = outcome.describe();
+        let message = format!("The command {how} {before}. Run it alone to see why.");
+        Error::Child { message, code: outcome.code() }
+    }
+
     /// Of a recording whose trace goes with the verb: nothing that it held can be read.
     pub fn of_temporary(error: mallow_capture::Error) -> Error {
         let mallow_capture::Error::CutOff { why, .. } = error else { return error.into() };

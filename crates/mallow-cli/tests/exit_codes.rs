@@ -190,6 +190,50 @@ fn missing_files_are_2_and_missing_commands_127() {
     }
 }
 
+/// As of `run`, also where it fails before there is anything to see.
+#[test]
+fn a_command_that_fails_decides_the_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (trace, baseline) = (file("trace"), file("baseline"));
+    let verbs: [&[&str]; 8] = [
+        &["run"],
+        &["guard"],
+        &["record", "-q", "-o", &trace],
+        &["watch", "-q"],
+        &["advise", "-q"],
+        &["check", "-q", "--update", "-b", &baseline],
+        &["compare", "-q", "-a", "glibc,mallow"],
+        &["tune", "-q"],
+    ];
+    for (script, code, how) in [
+        ("exit 1", 1, "ended with exit code 1"),
+        ("exit 255", 255, "ended with exit code 255"),
+        ("kill -9 $$", 137, "was killed by SIGKILL"),
+    ] {
+        for verb in verbs {
+            let ran = run(&[verb, &["--", "sh", "-c", script]].concat());
+            // What `run` starts takes its place.
+            let is_killed = verb == ["run"] && code == 137;
+            assert_eq!(
+                ran.code,
+                Some(code).filter(|_| !is_killed),
+                "{verb:?} {script}: {}",
+                ran.stderr
+            );
+            if ran.stdout.is_empty() && !matches!(verb[0], "run" | "record" | "guard") {
+                assert!(ran.stderr.contains(how), "{verb:?} {script}: {}", ran.stderr);
+            }
+        }
+    }
+    assert!(!Path::new(&baseline).exists(), "nothing was measured");
+    // So soon that nothing is seen of it, most times.
+    for _ in 0..5 {
+        let ran = run(&["watch", "-q", "--", "false"]);
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    }
+}
+
 /// What has no end is no file of ours, and is not read until memory ends.
 #[test]
 fn endless_files_are_7() {

@@ -70,6 +70,16 @@ impl Outcome {
     }
 }
 
+impl From<Ending> for Outcome {
+    fn from(ending: Ending) -> Outcome {
+        match ending {
+            Ending::Code(0) => Outcome::Finished,
+            Ending::Code(code) => Outcome::Failed { code },
+            Ending::Signal(signal) => Outcome::Killed { signal },
+        }
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct Sample {
     pub outcome: Outcome,
@@ -153,11 +163,7 @@ pub fn run_sampled(
     let is_over = sampler.root == child.id()
         && limits.memory.is_some_and(|limit| usage.peak_rss_bytes > limit);
     let cut = cut.or(is_over.then_some(Outcome::OverMemory));
-    let outcome = cut.unwrap_or(match ending {
-        Ending::Code(0) => Outcome::Finished,
-        Ending::Code(code) => Outcome::Failed { code },
-        Ending::Signal(signal) => Outcome::Killed { signal },
-    });
+    let outcome = cut.unwrap_or(ending.into());
     let values = reading.finish();
     Ok(Sample { values, ..sample(outcome, wall, usage, sampler.timeline()) })
 }

@@ -6,8 +6,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -267,6 +267,15 @@ pub fn present_bytes(pagemap: &std::fs::File, start: u64, end: u64) -> io::Resul
 pub enum Ending {
     Code(i32),
     Signal(i32),
+}
+
+impl From<ExitStatus> for Ending {
+    fn from(status: ExitStatus) -> Ending {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Ending::Code(code),
+            (None, signal) => Ending::Signal(signal.unwrap_or(libc::SIGKILL)),
+        }
+    }
 }
 
 /// What a process and its waited-for children used.

@@ -160,10 +160,9 @@ impl<'a> Session<'a> {
             None if observed.cut == Some(Outcome::OverMemory) => Outcome::OverMemory,
             _ if self.plan.service.is_some() => Outcome::Finished,
             None if observed.cut == Some(Outcome::TimedOut) => Outcome::TimedOut,
-            None | Some(Ending::Code(0)) => Outcome::Finished,
+            None => Outcome::Finished,
             Some(Ending::Code(_)) if self.wish.ignore_failure => Outcome::Finished,
-            Some(Ending::Code(code)) => Outcome::Failed { code },
-            Some(Ending::Signal(signal)) => Outcome::Killed { signal },
+            Some(ending) => ending.into(),
         })
     }
 

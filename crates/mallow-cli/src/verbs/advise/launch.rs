@@ -9,7 +9,6 @@
 
 use std::ffi::OsString;
 use std::io::{PipeReader, Write};
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -17,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use mallow_advice::advise::{self, Case, Report};
 use mallow_launch::words;
+use mallow_measure::run::Outcome;
+use mallow_os::Ending;
 use mallow_os::threads::{self, why_not_started};
 use mallow_process::descendants;
 use mallow_process::picture::Picture;
@@ -56,7 +57,8 @@ pub fn report(args: &AdviseArgs, notes: Notes) -> Result<(Report, u8)> {
     }
     let command = words::line(&args.command);
     let source = command.clone();
-    let code = exit_code(status);
+    let outcome = Outcome::from(Ending::from(status));
+    let code = outcome.code();
     // Mallow writes jemalloc's dumps too, but its heap says more.
     let is_mallow = |stats: &Stats| stats.allocator == "mallow";
     let is_seen = look.as_ref().and_then(|(_, stats)| stats.as_ref()).is_some_and(is_mallow);
@@ -66,9 +68,7 @@ pub fn report(args: &AdviseArgs, notes: Notes) -> Result<(Report, u8)> {
         return Ok((advise::report(&case, source, Some(pid)), code));
     }
     let Some((picture, stats)) = look else {
-        return Err(Error::Inconclusive(
-            "The command ended before it could be looked at; give it more to do.".into(),
-        ));
+        return Err(Error::unseen(outcome, "before it could be looked at", "give it more to do"));
     };
     let report = advise::of_picture(&picture, stats, source, Some(command))
         .ok_or_else(|| statistics::unreadable(&picture))?;
@@ -187,9 +187,4 @@ fn largest(pid: u32) -> u32 {
 fn best(dumps: Vec<Stats>) -> Option<Stats> {
     let rank = |stats: &Stats| (stats.threads.unwrap_or(0) > 1, stats.requests());
     dumps.into_iter().max_by_key(rank)
-}
-
-fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(70)
 }

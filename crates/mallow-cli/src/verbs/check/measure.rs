@@ -97,7 +97,7 @@ fn record(
     let captured = mallow_capture::record(&request, &|sentence| notes.note(sentence))
         .map_err(Error::of_temporary)?;
     if captured.code() != 0 {
-        return Err(failed(args, number, captured.code()));
+        return Err(failed(args, number, captured.outcome()));
     }
     let names = names(args);
     measured.notes.extend(complaints(&captured.recorded, &names)?);
@@ -228,21 +228,18 @@ fn peak_rss(args: &CheckArgs, number: u32, interrupted: &AtomicBool) -> Result<u
     match sample.outcome {
         Outcome::Finished => Ok(sample.peak_rss as u64),
         Outcome::Interrupted => Err(cut_short()),
-        outcome => Err(failed(args, number, outcome.code())),
+        outcome => Err(failed(args, number, outcome)),
     }
 }
 
-fn failed(args: &CheckArgs, number: u32, code: u8) -> Error {
-    let how = match code {
-        129.. => format!("was ended by {}", mallow_os::signal_name(i32::from(code) - 128)),
-        code => format!("ended with exit code {code}"),
-    };
+fn failed(args: &CheckArgs, number: u32, outcome: Outcome) -> Error {
     Error::Child {
         message: format!(
-            "The command {how} in run {number} of {}, so nothing is held against the baseline.",
+            "The command {} in run {number} of {}, so nothing is held against the baseline.",
+            outcome.describe(),
             number.max(2 * args.runs + 1)
         ),
-        code,
+        code: outcome.code(),
     }
 }
 

@@ -14,6 +14,8 @@ use std::time::Duration;
 use mallow_faults::Fault;
 use mallow_faults::glibc::{self, Message};
 use mallow_launch::{Prepared, installed};
+use mallow_measure::run;
+use mallow_os::Ending;
 use mallow_os::threads::{self, why_not_started};
 use mallow_process::elf::Libc;
 use nix::errno::Errno;
@@ -93,7 +95,7 @@ pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
         Ok((status?, reader.map_or_else(Vec::new, |reader| reader.join().unwrap_or_default())))
     })?;
     Ok(Outcome {
-        code: exit_code(status),
+        code: run::Outcome::from(Ending::from(status)).code(),
         signal: status.signal(),
         faults: read(&report)?,
         messages,
@@ -209,9 +211,4 @@ fn wait(mut child: Child, is_interrupted: impl Fn() -> bool) -> Result<ExitStatu
 fn read(path: &Path) -> Result<Vec<Fault>> {
     let text = std::fs::read(path).map_err(Error::io("The report cannot be read"))?;
     Ok(mallow_faults::read(&text))
-}
-
-fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(70)
 }

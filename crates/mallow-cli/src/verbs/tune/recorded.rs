@@ -124,7 +124,7 @@ fn recorded(
     let captured = mallow_capture::record(&request, &|sentence| notes.note(sentence))
         .map_err(Error::of_temporary)?;
     if captured.code() != 0 {
-        let how = format!("ended with exit code {} when it was recorded", captured.code());
+        let how = format!("{} when it was recorded", captured.outcome().describe());
         return Err(super::refuse(how, captured.code()));
     }
     let mut replayed = Replayed::read(trace.path(), None, player, Notes { quiet: true })?;

@@ -12,15 +12,15 @@ mod sampler;
 mod session;
 mod trend;
 
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Stdio};
 
 use crate::error::{Error, Result};
 use crate::output::{self, Format, Notes, Table};
 use crate::signals;
 pub use args::WatchArgs;
 use live::Live;
+use mallow_measure::run::Outcome;
 use mallow_measure::timeline::Figures;
 use mallow_os::threads::why_not_started;
 use mallow_process::binding::Failure;
@@ -50,9 +50,9 @@ pub fn main(args: &WatchArgs, notes: Notes) -> Result<u8> {
         }
     };
     let live = Live::new(notes.quiet, lines, child.is_some());
-    let (run, status) = Session::new(args, pid, child, live)?.watch(&interrupted)?;
+    let (run, outcome) = Session::new(args, pid, child, live)?.watch(&interrupted)?;
     publish(args, &run)?;
-    Ok(status.map_or(0, exit_code))
+    Ok(outcome.map_or(0, Outcome::code))
 }
 
 fn note_what_is_hidden(pid: u32, notes: Notes) {
@@ -61,11 +61,6 @@ fn note_what_is_hidden(pid: u32, notes: Notes) {
         let why = Failure::NoPermission.sentence(pid);
         notes.note(&format!("{why} PSS and heap are left out."));
     }
-}
-
-fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(70)
 }
 
 fn start(args: &WatchArgs, notes: Notes) -> Result<Child> {

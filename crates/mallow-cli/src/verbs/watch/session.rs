@@ -3,7 +3,7 @@
 //! time.
 
 use std::os::fd::OwnedFd;
-use std::process::{Child, ExitStatus};
+use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 
 use super::args::WatchArgs;
 use crate::error::{Error, Result};
+use mallow_measure::run::Outcome;
 use mallow_os::wait_readable;
 use mallow_process::binding::Failure;
 use mallow_process::descendants;
@@ -54,7 +55,7 @@ impl<'a> Session<'a> {
     }
 
     /// The run, and how the command ended, if there was one and it did.
-    pub fn watch(mut self, interrupted: &AtomicBool) -> Result<(Run, Option<ExitStatus>)> {
+    pub fn watch(mut self, interrupted: &AtomicBool) -> Result<(Run, Option<Outcome>)> {
         let mut sampler = match Sampler::new(self.pid, self.args.interval) {
             Ok(sampler) => sampler,
             Err(error) => {
@@ -74,10 +75,11 @@ impl<'a> Session<'a> {
         }
         let status = self.child.as_mut().map(Child::wait).transpose();
         let status = status.map_err(Error::io("The command cannot be waited for"))?;
+        let outcome = status.map(|status| Outcome::from(mallow_os::Ending::from(status)));
         if run.samples.is_empty() {
-            return Err(self.without_samples());
+            return Err(self.without_samples(outcome));
         }
-        Ok((run, status.filter(|_| ending == ENDED)))
+        Ok((run, outcome.filter(|_| ending == ENDED)))
     }
 
     /// Takes samples until something ends the watch, and says what.
@@ -154,15 +156,12 @@ impl<'a> Session<'a> {
         send(Signal::SIGKILL);
     }
 
-    fn without_samples(&self) -> Error {
-        if self.child.is_none() {
+    fn without_samples(&self, outcome: Option<Outcome>) -> Error {
+        let Some(outcome) = outcome else {
             return Error::Process { pid: self.pid, failure: Failure::Vanished };
-        }
-        Error::Inconclusive(
-            "The command ended before a sample could be taken; mallow compare measures short \
-             commands."
-                .into(),
-        )
+        };
+        let before = "before a sample could be taken";
+        Error::unseen(outcome, before, "mallow compare measures short commands")
     }
 
     fn new_run(&self) -> Run {
