@@ -8,8 +8,8 @@ use clap::{ArgMatches, Command, CommandFactory, FromArgMatches, Parser, Subcomma
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::guide;
-use crate::output::Notes;
 use crate::output::colour::When;
+use crate::output::{self, Notes};
 use crate::verbs;
 use crate::verbs::advise::AdviseArgs;
 use crate::verbs::check::CheckArgs;
@@ -40,9 +40,14 @@ const EXIT_CODES: &str = "Exit codes: 0 or the command's own; 2 usage or a missi
 7 damaged input or no such process; 70 internal error; 125, 126, 127 as env; \
 128+n after signal n.";
 
+/// A line of help has as many columns at the most.
+const WIDEST: usize = 100;
+/// Of a terminal that tells no width `COLUMNS` does; fewer than these are none.
+const NARROWEST: usize = 40;
+
 /// Run, compare and verify memory allocators.
 #[derive(Parser, Debug)]
-#[command(name = "mallow", version, disable_help_subcommand = true, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "mallow", version, disable_help_subcommand = true, after_help = EXIT_CODES, max_term_width = WIDEST)]
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
@@ -109,7 +114,13 @@ pub enum Verb {
 
 /// The command line as it is without configuration.
 pub fn definition() -> Command {
-    guide::add(Cli::command())
+    let command = guide::add(Cli::command());
+    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    // clap would write a word a line.
+    match columns.is_some_and(|columns: usize| columns < NARROWEST) {
+        true => command.term_width(output::terminal_columns().unwrap_or(WIDEST).min(WIDEST)),
+        false => command,
+    }
 }
 
 /// What clap says instead of a result: help, or what is wrong.

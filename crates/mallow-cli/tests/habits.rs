@@ -2,7 +2,7 @@
 //! What every verb has in common: forms of results, colours, settings, help, manual, completions.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::common::program::Program;
 use crate::common::{json, mallow, ran, refuses, run, without_rights};
@@ -50,6 +50,29 @@ fn every_help_ends_in_two_examples_and_the_next_verb() {
 }
 
 /// man finds nothing to complain of, and shows what the help shows.
+/// Where no terminal tells its width.
+#[test]
+fn help_has_room_whatever_columns_says() {
+    let help = |columns: Option<&str>| {
+        let mut command = Command::new("setsid");
+        command.arg("-w").arg(mallow(&[]).get_program()).args(["compare", "--help"]);
+        match columns {
+            Some(columns) => command.env("COLUMNS", columns),
+            None => command.env_remove("COLUMNS"),
+        };
+        let ran = ran(command.stdin(Stdio::null()).output().unwrap());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stdout
+    };
+    let usual = help(None);
+    for columns in ["", "0", "1", "39", "-1", "x", "80x24", "1000", "99999999999999999999"] {
+        assert_eq!(help(Some(columns)), usual, "COLUMNS={columns}");
+    }
+    let narrow = help(Some("60"));
+    let widest = |text: &str| text.lines().map(|line| line.chars().count()).max();
+    assert!(widest(&narrow) < widest(&usual), "{narrow}");
+}
+
 #[test]
 fn pages_of_the_manual_render_without_warnings() {
     let folder = tempfile::tempdir().unwrap();

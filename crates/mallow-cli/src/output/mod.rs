@@ -71,6 +71,12 @@ pub fn is_interactive() -> bool {
     !is_plain() && std::io::stdout().is_terminal() && std::io::stdin().is_terminal()
 }
 
+/// Of the terminal of this process, whatever goes into a pipe.
+pub fn terminal_columns() -> Option<usize> {
+    let size = ratatui::crossterm::terminal::window_size().ok()?;
+    Some(usize::from(size.columns)).filter(|columns| *columns > 0)
+}
+
 /// What a result is drawn for.
 #[derive(Clone, Copy, Debug)]
 pub struct Screen {
