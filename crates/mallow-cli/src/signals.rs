@@ -3,8 +3,17 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::thread::Thread;
+use std::time::Duration;
+
+use mallow_os::threads;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
+
+/// How soon an interruption is seen by who waits for something else.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The one that came last.
 static LAST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
@@ -41,4 +50,39 @@ pub fn exit_code() -> u8 {
 /// what was written before is reported. By a handler, which the programs that are started do not inherit.
 pub fn let_long_files_fail() {
     let _ = signal_hook::flag::register(nix::libc::SIGXFSZ, Arc::default());
+}
+
+/// The terminal sends its signals to the command too, and others send them to this process alone: then all
+/// that was started by the work ends at once.
+pub fn ended_by<T>(interrupted: &AtomicBool, work: impl FnOnce() -> T) -> Result<T> {
+    struct Over<'a>(&'a AtomicBool, Thread);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+            self.1.unpark();
+        }
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watch = || {
+            while !is_over.load(Ordering::Acquire) {
+                if interrupted.load(Ordering::Relaxed) {
+                    end_children();
+                }
+                std::thread::park_timeout(PAUSE);
+            }
+        };
+        let watch = threads::spawn_scoped(scope, "interruption", watch)?;
+        let _over = Over(&is_over, watch.thread().clone());
+        Ok(work())
+    })
+}
+
+fn end_children() {
+    let own = std::process::id();
+    let mut pids = Vec::new();
+    mallow_process::descendants(own, &mut pids);
+    for pid in pids.into_iter().filter(|pid| *pid != own) {
+        let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
+    }
 }

@@ -399,6 +399,22 @@ fn a_signal_that_the_command_does_not_get_ends_a_measurement_at_once() {
     }
 }
 
+/// The first run is alone; the second one is recorded.
+#[test]
+fn an_interrupted_recording_ends_the_search() {
+    let setting = Setting::new();
+    let [count, begun, result] = ["count", "begun", "result"].map(|name| setting.path(name));
+    let script =
+        format!("echo x >> {count}; [ $(wc -l < {count}) = 2 ] && {{ : > {begun}; sleep 50; }}; :");
+    let words = ["tune", "-q", "-a", "glibc", "--search", "replay", "--json", "-o", &result];
+    let words = [&words[..], &["--", "sh", "-c", &script]].concat();
+    let start = Instant::now();
+    let has_begun = |_| Path::new(&begun).exists();
+    assert_eq!(ended_by(Signal::SIGTERM, false, &words, &has_begun), 143);
+    assert!(start.elapsed() < Duration::from_secs(40), "it waits for the command");
+    assert_eq!(std::fs::read_to_string(result).unwrap(), "", "nothing was tried");
+}
+
 /// Ctrl-C reaches the command that prepares a run, too: what is finished is reported.
 #[test]
 fn an_interrupted_preparation_loses_no_runs() {

@@ -170,13 +170,13 @@ fn sentence(path: &Path, first: &TraceError, more: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use mallow_trace::{COLLECTOR, Call, Event, Frame, Process, Stack, Thread, Writer};
 
     use super::*;
 
     /// A process, its thread, some calls with a stack each.
-    fn trace(calls: u32) -> tempfile::NamedTempFile {
+    pub fn trace(calls: u32) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut writer = Writer::new(file.reopen().unwrap(), &Header::default()).unwrap();
         let mut add = |thread, event| writer.write(&Record { time: 0, thread, event }).unwrap();

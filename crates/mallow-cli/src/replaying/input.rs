@@ -25,13 +25,22 @@ pub struct Input {
     pub compile_s: f64,
 }
 
-/// `process`: the number of the process to take, or its program's name.
-pub fn read(trace: &Path, process: Option<&str>, notes: Notes) -> Result<Input> {
+/// `process`: the number of the process to take, or its program's name. As long as `go_on` has no reason
+/// to stop.
+pub fn read(
+    trace: &Path,
+    process: Option<&str>,
+    notes: Notes,
+    go_on: impl Fn() -> Result<()>,
+) -> Result<Input> {
     let start = Instant::now();
     let recording = Recording::open(trace)?;
     let header = recording.header().clone();
     let mut compiler = Compiler::new(&header, selection(process), tempfile::tempfile);
-    let damage = recording.read(notes, |record| compiler.push(record).map_err(Error::io(PLAN)))?;
+    let damage = recording.read(notes, |record| {
+        compiler.push(record).map_err(Error::io(PLAN))?;
+        go_on()
+    })?;
     let finished = compiler.finish().map_err(Error::io(PLAN))?;
     let Some((summary, plan)) = finished.chosen else {
         return Err(nothing_to_replay(process, damage));
@@ -101,5 +110,25 @@ impl Input {
                 "This process was forked: the blocks that it had from its parent are not replayed.",
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::tests::trace;
+
+    #[test]
+    fn reading_ends_as_soon_as_there_is_a_reason() {
+        let (trace, quiet) = (trace(1000), Notes { quiet: true });
+        let asked = std::cell::Cell::new(0);
+        let go_on = || {
+            asked.set(asked.get() + 1);
+            if asked.get() < 10 { Ok(()) } else { Err(Error::Unmet("over".into())) }
+        };
+        let input = read(trace.path(), None, quiet, go_on);
+        assert!(matches!(input, Err(Error::Unmet(_))));
+        assert_eq!(asked.get(), 10);
+        assert!(read(trace.path(), None, quiet, || Ok(())).is_ok());
     }
 }

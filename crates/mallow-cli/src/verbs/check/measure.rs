@@ -4,17 +4,13 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use mallow_capture::{Recorded, Request, Stdin, Stdout};
 use mallow_launch::go;
 use mallow_measure::run::{self, Limits, Outcome};
-use mallow_os::threads;
 use mallow_report::baseline::Measured;
 use mallow_report::{Detail, Limits as Shown};
 use mallow_trace::{Event, Record};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 use super::args::CheckArgs;
 use crate::error::{Error, Result};
@@ -22,9 +18,6 @@ use crate::output::Notes;
 use crate::parse::Stacks;
 use crate::recording::{self, Recording, Sources};
 use crate::signals;
-
-/// How soon an interruption is seen.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// `padding`: variables for one run more, where the environment is not the baseline's.
 pub fn measure(
@@ -44,7 +37,8 @@ pub fn measure(
     let own = (2..=args.runs + 1).map(|number| (number, None));
     for (number, padding) in own.chain(padding.map(|padding| (2 * args.runs + 2, Some(padding)))) {
         let request = Wanted { args, depth, number, padding };
-        let recorded = ended_by(interrupted, || record(request, notes, interrupted, &mut measured));
+        let recorded =
+            signals::ended_by(interrupted, || record(request, notes, interrupted, &mut measured));
         go_on(interrupted)?;
         recorded??;
     }
@@ -251,40 +245,6 @@ fn go_on(interrupted: &AtomicBool) -> Result<()> {
 fn cut_short() -> Error {
     let message = "The check was interrupted, so nothing is held against the baseline.".into();
     Error::Child { message, code: signals::exit_code() }
-}
-
-/// The terminal sends its signals to the command too, and others send them to this process alone: then all
-/// that was started by the work ends at once.
-fn ended_by<T>(interrupted: &AtomicBool, work: impl FnOnce() -> T) -> Result<T> {
-    struct Over<'a>(&'a AtomicBool);
-    impl Drop for Over<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let watch = || {
-            while !is_over.load(Ordering::Relaxed) {
-                if interrupted.load(Ordering::Relaxed) {
-                    end_children();
-                }
-                std::thread::sleep(PAUSE);
-            }
-        };
-        threads::spawn_scoped(scope, "interruption", watch)?;
-        let _over = Over(&is_over);
-        Ok(work())
-    })
-}
-
-fn end_children() {
-    let own = std::process::id();
-    let mut pids = Vec::new();
-    mallow_process::descendants(own, &mut pids);
-    for pid in pids.into_iter().filter(|pid| *pid != own) {
-        let _ = kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
-    }
 }
 
 /// Which processes count, by the file names of their programs.

@@ -17,7 +17,7 @@ use mallow_launch::contender::{self, Choice};
 
 pub fn main(args: &ReplayArgs, notes: Notes) -> Result<u8> {
     args.output.check()?;
-    let input = input::read(&args.trace, args.process.as_deref(), notes)?;
+    let input = input::read(&args.trace, args.process.as_deref(), notes, || Ok(()))?;
     let player = Player::new(args.touch)?;
     let choice = Choice {
         allocators: &args.allocators,

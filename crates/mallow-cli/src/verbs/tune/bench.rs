@@ -17,6 +17,7 @@ use mallow_measure::search::trial::{Failure, Index, Outcome, Trial};
 use crate::comparing::Plan;
 use crate::error::{Error, Result};
 use crate::replaying::{Input, Player};
+use crate::signals;
 
 /// The allocator with what the user has set already.
 #[derive(Clone, Debug)]
@@ -106,8 +107,9 @@ impl OnReplay<'_> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let run = self.player.play(self.input, contender, mode, false)?;
-        // Ctrl-C ends the player too.
+        let play = || self.player.play(self.input, contender, mode, false);
+        let run = signals::ended_by(self.interrupted, play)??;
+        // The player was ended then.
         let is_cut = self.interrupted.load(Ordering::Relaxed);
         Ok((!is_cut).then_some(run.map_err(|text| Failure { text, code: 1 })))
     }

@@ -49,7 +49,7 @@ pub fn main(args: &TuneArgs, notes: Notes) -> Result<u8> {
     args.output.check()?;
     let start = Instant::now();
     let interrupted = signals::watch()?;
-    let traces = Traces::read(args, notes)?;
+    let traces = Traces::read(args, notes, &interrupted)?;
     let wish = wish(args, traces.first.as_ref().map(|first| &first.input));
     let plan = match wish.words()?.is_empty() {
         true => None,
@@ -78,6 +78,15 @@ pub fn main(args: &TuneArgs, notes: Notes) -> Result<u8> {
 /// The defaults have to work.
 fn refuse(how: String, code: u8) -> Error {
     mallow_measure::Error::DefaultsFail { how, code }.into()
+}
+
+/// Until there is an interruption. Before the search there is nothing to report.
+fn go_on(interrupted: &AtomicBool) -> Result<()> {
+    if !interrupted.load(std::sync::atomic::Ordering::Relaxed) {
+        return Ok(());
+    }
+    let message = "The search was interrupted before anything was tried.".into();
+    Err(Error::Child { message, code: signals::exit_code() })
 }
 
 fn too_short(fewest_runs: u32, run_s: f64, args: &TuneArgs) -> Error {
@@ -198,7 +207,7 @@ impl Tuning<'_> {
         let contenders = std::slice::from_ref(&contender);
         let traces = &mut self.traces;
         for replayed in [&mut traces.first, &mut traces.second].into_iter().flatten() {
-            replayed.check(contenders).map_err(|error| match error {
+            replayed.check(contenders, interrupted).map_err(|error| match error {
                 Error::Inconclusive(why) => Error::Inconclusive(format!(
                     "{why} Or tune the command itself: mallow tune -- COMMAND."
                 )),

@@ -15,6 +15,7 @@ use super::args::{SearchOn, TuneArgs};
 use crate::error::{Error, Result};
 use crate::output::Notes;
 use crate::replaying::{Input, Player, Touch, input};
+use crate::signals;
 
 /// A replay saves time if it takes no more of it than this part of a run of the command.
 const LARGEST_SHARE: f64 = 0.5;
@@ -38,7 +39,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    pub fn read(args: &TuneArgs, notes: Notes) -> Result<Traces> {
+    pub fn read(args: &TuneArgs, notes: Notes, interrupted: &AtomicBool) -> Result<Traces> {
         if args.search == SearchOn::Replay && args.state.is_some() && args.trace.is_none() {
             return Err(Error::Usage(
                 "A recording that is made for one search is gone after it, so --state cannot go on \
@@ -47,7 +48,9 @@ impl Traces {
             ));
         }
         let player = Player::new(Touch::Pages)?;
-        let read = |path: &Path| Replayed::read(path, args.process.as_deref(), &player, notes);
+        let read = |path: &Path| {
+            Replayed::read(path, args.process.as_deref(), &player, notes, interrupted)
+        };
         let first = args.trace.as_deref().map(read).transpose()?;
         let second = args.second.as_deref().map(read).transpose()?;
         Ok(Traces { player, first, second })
@@ -72,7 +75,9 @@ impl Traces {
             return Ok(());
         }
         notes.note("The command is recorded, to search on its replay (--search command does not).");
-        match recorded(args, contender, run, &self.player, notes) {
+        let replayed = recorded(args, contender, run, &self.player, notes, interrupted);
+        super::go_on(interrupted)?;
+        match replayed {
             Ok(replayed) => self.first = Some(replayed),
             Err(error) if args.search == SearchOn::Auto => {
                 notes.note(&format!("{error} So settings are searched on the command itself."));
@@ -103,6 +108,7 @@ fn recorded(
     run: Duration,
     player: &Player,
     notes: Notes,
+    interrupted: &AtomicBool,
 ) -> Result<Replayed> {
     let trace = tempfile::Builder::new()
         .prefix("mallow-tune-")
@@ -121,13 +127,14 @@ fn recorded(
         variables: &[],
         through: false,
     };
-    let captured = mallow_capture::record(&request, &|sentence| notes.note(sentence))
-        .map_err(Error::of_temporary)?;
+    let record = || mallow_capture::record(&request, &|sentence| notes.note(sentence));
+    let captured = signals::ended_by(interrupted, record)?.map_err(Error::of_temporary)?;
     if captured.code() != 0 {
         let how = format!("{} when it was recorded", captured.outcome().describe());
         return Err(super::refuse(how, captured.code()));
     }
-    let mut replayed = Replayed::read(trace.path(), None, player, Notes { quiet: true })?;
+    let mut replayed =
+        Replayed::read(trace.path(), None, player, Notes { quiet: true }, interrupted)?;
     if replayed.input.processes.len() > 1 {
         return Err(Error::Inconclusive(format!(
             "The command is {} processes, and a replay is of one.",
@@ -135,7 +142,7 @@ fn recorded(
         )));
     }
     let begin = Instant::now();
-    let replay = replayed.check(std::slice::from_ref(contender))?;
+    let replay = replayed.check(std::slice::from_ref(contender), interrupted)?;
     if args.search == SearchOn::Auto {
         stands_for(&replayed.input, &replay, begin.elapsed(), run)?;
     }
@@ -158,8 +165,14 @@ fn stands_for(input: &Input, replay: &Run, took: Duration, run: Duration) -> Res
 }
 
 impl Replayed {
-    fn read(path: &Path, process: Option<&str>, player: &Player, notes: Notes) -> Result<Replayed> {
-        let input = input::read(path, process, notes)?;
+    fn read(
+        path: &Path,
+        process: Option<&str>,
+        player: &Player,
+        notes: Notes,
+        interrupted: &AtomicBool,
+    ) -> Result<Replayed> {
+        let input = input::read(path, process, notes, || super::go_on(interrupted))?;
         match input.damage {
             Some(damage) => Err(Error::Damaged(damage)),
             None => Ok(Replayed { input, player: player.clone() }),
@@ -167,10 +180,12 @@ impl Replayed {
     }
 
     /// The replay on the allocator of the recording; an error where it is not like its program.
-    pub fn check(&mut self, contenders: &[Contender]) -> Result<Run> {
+    pub fn check(&mut self, contenders: &[Contender], interrupted: &AtomicBool) -> Result<Run> {
         self.player.prepare(&self.input.summary, contenders);
         let name = self.input.recorded_allocator();
-        let reason = match self.player.reference(&self.input)? {
+        let played = signals::ended_by(interrupted, || self.player.reference(&self.input))?;
+        super::go_on(interrupted)?;
+        let reason = match played? {
             Err(reason) => reason,
             Ok(run) => match Fidelity::of(&self.input.summary, &name, Some(&run)).objection() {
                 Some(reason) => reason,
