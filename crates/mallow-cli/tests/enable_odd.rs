@@ -403,3 +403,39 @@ fn units_of_the_same_name_are_apart() {
     of("bob", &["disable", "--all"]);
     system.is(&before);
 }
+
+/// Pipes that nobody writes to, wherever a system has text: they say nothing.
+#[test]
+fn pipes_are_not_read() {
+    let root = System::new();
+    let unit = "[Service]\nExecStart=/usr/bin/web\nUser=web\nEnvironmentFile=/etc/default/*\n";
+    root.write("etc/systemd/system/web.service", unit);
+    let folder = "etc/systemd/system/web.service.d";
+    for name in ["etc/default", folder] {
+        fs::create_dir_all(root.path(name)).unwrap();
+    }
+    for name in [
+        "etc/passwd",
+        "etc/os-release",
+        "etc/environment",
+        "etc/profile.d/a.sh",
+        "etc/default/pipe",
+        "etc/systemd/system/other.service",
+        &format!("{folder}/pipe.conf"),
+    ] {
+        let mode = nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR;
+        nix::unistd::mkfifo(&root.path(name), mode).unwrap();
+    }
+    root.refuses(&["enable", "--unit", "other"], 2, &["There is no service other.service"]);
+    root.succeeds(&["enable", "--unit", "web"]);
+    root.succeeds(&["disable", "--unit", "web"]);
+    root.succeeds(&["enable", "--global"]);
+    root.succeeds(&["status"]);
+    root.succeeds(&["disable", "--global"]);
+    nix::unistd::mkfifo(&root.path("etc/ld.so.preload"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+    root.refuses(
+        &["enable", "--ld-so-preload"],
+        4,
+        &["ld.so.preload is a link, a folder or a pipe"],
+    );
+}

@@ -277,6 +277,12 @@ fn files_that_would_make_the_command_wait() {
     let pipe = folder.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let pipe = pipe.to_str().unwrap();
+    for verb in ["run", "guard", "record"] {
+        refuses(&[verb, "--", pipe], 126, &[pipe, "no plain file"]);
+    }
+    for library in [pipe, "/dev/zero"] {
+        refuses(&["run", "-a", library, "--", "true"], 2, &[library, "no plain file"]);
+    }
     std::thread::scope(|scope| {
         for verb in ["stats", "replay", "advise"] {
             scope.spawn(move || refuses(&[verb, pipe], 2, &[pipe, "nobody wrote to it"]));

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use mallow_os::read_plain;
 use mallow_process::allocators::by_file;
 use serde::Serialize;
 
@@ -82,7 +83,7 @@ pub fn find(system: &System, known: &[PathBuf]) -> Vec<Elsewhere> {
         if known.contains(&file) {
             continue;
         }
-        let text = std::fs::read(system.resolved(&path)).unwrap_or_default();
+        let text = read_plain(&system.resolved(&path)).unwrap_or_default();
         let mut text = String::from_utf8_lossy(&text).into_owned();
         if place == Place::Environment {
             // Other variables may name a library too.

@@ -15,7 +15,7 @@ pub enum Error {
     #[error("{0}")]
     Unmet(String),
 
-    /// A link or a folder in the place of a file.
+    /// A link, a folder or a pipe in the place of a file.
     #[error("{0}")]
     Unsupported(String),
 

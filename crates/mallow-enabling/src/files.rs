@@ -59,7 +59,7 @@ pub fn read(path: &Path) -> Result<Option<Kept>> {
     };
     if !metadata.is_file() {
         return Err(Error::Unsupported(format!(
-            "{} is a link or a folder, and mallow replaces plain files only. Move it away first.",
+            "{} is a link, a folder or a pipe, and mallow replaces plain files only. Move it away first.",
             path.display()
         )));
     }

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use mallow_os::read_plain;
 use mallow_process::allocators::{Distribution, Known, Packaged};
 
 /// A system by what it says of itself.
@@ -18,7 +19,10 @@ impl Release {
     /// Of the system `root`. One that says nothing is taken for the newest Debian.
     pub fn of(root: &Path) -> Release {
         let places = ["etc/os-release", "usr/lib/os-release"];
-        let read = |place: &&str| std::fs::read_to_string(resolved(root, Path::new(place))).ok();
+        let read = |place: &&str| {
+            let text = read_plain(&resolved(root, Path::new(place))).ok()?;
+            String::from_utf8(text).ok()
+        };
         let text = places.iter().find_map(read);
         let is_alpine = resolved(root, Path::new("etc/alpine-release")).exists();
         match text {

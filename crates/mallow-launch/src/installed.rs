@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::ldcache;
 use crate::packages::{self, Owner};
 use crate::words::{self, has_separator};
+use mallow_os::read_plain;
 use mallow_process::allocators::{self, KNOWN, Known, Origin, stem};
 use mallow_process::elf::{ElfInfo, Libc};
 
@@ -170,7 +171,7 @@ fn cache(root: &Path, libc: Option<Libc>) -> Vec<ldcache::Entry> {
         return Vec::new();
     }
     let file = resolved(root, Path::new("/etc/ld.so.cache"));
-    ldcache::parse(&std::fs::read(file).unwrap_or_default())
+    ldcache::parse(&read_plain(&file).unwrap_or_default())
 }
 
 /// The C library of most programs of a system; `None` where neither has a loader in it.
@@ -189,7 +190,8 @@ fn trusted_folders(root: &Path, libc: Option<Libc>) -> Vec<PathBuf> {
     let arch = std::env::consts::ARCH;
     if libc == Some(Libc::Musl) {
         let file = resolved(root, Path::new(&format!("/etc/ld-musl-{arch}.path")));
-        let text = std::fs::read_to_string(file).unwrap_or("/lib:/usr/local/lib:/usr/lib".into());
+        let text = read_plain(&file).ok().and_then(|text| String::from_utf8(text).ok());
+        let text = text.unwrap_or("/lib:/usr/local/lib:/usr/lib".into());
         let folders = text.split([':', '\n']).filter(|folder| !folder.is_empty());
         return folders.map(PathBuf::from).collect();
     }

@@ -3,12 +3,12 @@
 //! whether a preloaded allocator can serve it.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use mallow_os::open_plain;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, access, getgid, getuid};
 
@@ -311,13 +311,16 @@ fn check_executable(path: &Path) -> std::result::Result<(), String> {
     if metadata.is_dir() {
         return Err("it is a directory".into());
     }
+    if !metadata.is_file() {
+        return Err("it is no plain file".into());
+    }
     access(path, AccessFlags::X_OK).map_err(|_| "it has no execute permission".to_owned())
 }
 
 /// What follows `#!`, if the file begins with it.
 fn read_shebang(path: &Path) -> Result<Option<String>> {
     let mut start = Vec::new();
-    File::open(path)
+    open_plain(path)
         .and_then(|file| file.take(4096).read_to_end(&mut start))
         .map_err(Error::io(format!("The script {} cannot be read", path.display())))?;
     let Some(rest) = start.strip_prefix(b"#!") else { return Ok(None) };

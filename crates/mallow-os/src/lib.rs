@@ -4,9 +4,12 @@
 //! usage. All unsafe code of the tool is here.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
@@ -339,6 +342,25 @@ pub fn wait_readable(fd: &impl AsFd, wait: Duration) -> std::io::Result<bool> {
         Err(Errno::EINTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Opens a file that has an end. A pipe would wait for a writer, a device may go on for ever.
+pub fn open_plain(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let kind = file.metadata()?.file_type();
+    // A folder says so itself when it is read.
+    match kind.is_file() || kind.is_dir() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file")),
+    }
+}
+
+/// All of a file that has an end.
+pub fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_plain(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// `SIGSEGV`, or `signal 40`.

@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use mallow_os::open_plain;
 use object::elf;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 use object::{
@@ -90,7 +90,7 @@ fn parse_class<'data, R: ReadRef<'data>>(class: u8, data: R) -> object::read::Re
 impl ElfInfo {
     /// Reads `path`; `None` if the file is not ELF at all.
     pub fn read(path: &Path) -> std::io::Result<Option<ElfInfo>> {
-        let mut file = File::open(path)?;
+        let mut file = open_plain(path)?;
         let mut start = [0u8; 5];
         if file.read(&mut start)? < 5 || &start[..4] != b"\x7fELF" {
             return Ok(None);
@@ -200,7 +200,7 @@ pub fn own_machine() -> u16 {
 
 /// Whether a program was built by Go, with or without C in it.
 pub fn is_go(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return false };
+    let Ok(file) = open_plain(path) else { return false };
     let data = ReadCache::new(file);
     let file = ElfFile::<elf::FileHeader64<Endianness>, _>::parse(&data);
     file.is_ok_and(|file| has_go_sections(&file))
@@ -213,7 +213,7 @@ pub fn go_version(path: &Path) -> Option<String> {
     const FLAGS: usize = 15;
     const INLINE: u8 = 2;
     const VERSION: usize = 32;
-    let file = File::open(path).ok()?;
+    let file = open_plain(path).ok()?;
     let data = ReadCache::new(file.try_clone().ok()?);
     let elf = ElfFile::<elf::FileHeader64<Endianness>, _>::parse(&data).ok()?;
     let (offset, _) = elf.section_by_name(".go.buildinfo")?.file_range()?;
@@ -239,7 +239,7 @@ where
 
 /// How many bytes of address space a 64-bit file takes when it is loaded, zeroed data included.
 pub fn loaded_size(path: &Path) -> Option<u64> {
-    let data = ReadCache::new(File::open(path).ok()?);
+    let data = ReadCache::new(open_plain(path).ok()?);
     let header = elf::FileHeader64::<Endianness>::parse(&data).ok()?;
     let endian = header.endian().ok()?;
     let loaded =

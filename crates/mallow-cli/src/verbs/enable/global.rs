@@ -2,7 +2,6 @@
 //! The script for login shells, and the list that the loader reads for every program.
 
 use std::ffi::OsStr;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use super::{Plan, check, try_out};
@@ -11,6 +10,7 @@ use crate::output::Notes;
 use mallow_enabling::{Place, Record, SCRIPT, System, Wanted, elsewhere};
 use mallow_launch::installed::{self, Installed};
 use mallow_launch::trial::PROBE;
+use mallow_os::read_plain;
 use mallow_process::allocators::by_file;
 use mallow_process::elf::Libc;
 
@@ -166,15 +166,17 @@ pub fn plan_for_loader(allocator: &Installed, system: &System) -> Result<Plan> {
     }
     try_out(allocator, system)?;
     let list = system.at(Path::new(LIST));
-    let before = match std::fs::read_to_string(system.resolved(Path::new(LIST))) {
-        Err(error) if error.kind() == ErrorKind::InvalidData => {
+    let before = read_plain(&system.resolved(Path::new(LIST))).map(String::from_utf8);
+    let before = match before {
+        Ok(Err(_)) => {
             return Err(Error::Unsupported(format!(
                 "{} is not text, so mallow cannot keep what it says. Correct it first.",
                 list.display()
             )));
         }
         // That it cannot be read is said where it is to be written.
-        before => before.unwrap_or_default(),
+        Ok(Ok(before)) => before,
+        Err(_) => String::new(),
     };
     let path = allocator.path.display().to_string();
     let text = format!("{path}\n{}", without_allocators(&before, &path));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! A drop-in that gives a service of systemd its allocator.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -12,6 +11,7 @@ use mallow_enabling::{Place, System, Wanted, wildcards};
 use mallow_launch::installed::{self, Installed};
 use mallow_launch::target::Starter;
 use mallow_launch::{Target, words};
+use mallow_os::{open_plain, read_plain};
 use mallow_process::allocators::by_file;
 use mallow_process::elf::ElfInfo;
 use mallow_stats::figures::count;
@@ -138,7 +138,7 @@ impl Service {
         // An instance of a template has the template's file.
         let template = unit.split_once('@').map(|(base, _)| format!("{base}@.service"));
         let names: Vec<String> = std::iter::once(unit.to_owned()).chain(template).collect();
-        let text = |path: &Path| std::fs::read_to_string(system.resolved(path)).ok();
+        let text = |path: &Path| String::from_utf8(read_plain(&system.resolved(path)).ok()?).ok();
         let found = names
             .iter()
             .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
@@ -190,8 +190,7 @@ impl Service {
     fn last_words(&self, unit: &str, system: &System) -> Result<Option<PathBuf>> {
         let is_set = |line: Vec<u8>| line.trim_ascii().starts_with(b"LD_PRELOAD=");
         let sets = |path: &PathBuf| {
-            let file = Some(system.resolved(path)).filter(|file| file.is_file());
-            let lines = file.and_then(|file| File::open(file).ok()).map(|file| {
+            let lines = open_plain(&system.resolved(path)).ok().map(|file| {
                 BufReader::new(file.take(MOST_ENVIRONMENT)).split(b'\n').map_while(|line| line.ok())
             });
             lines.into_iter().flatten().any(is_set)
@@ -219,8 +218,8 @@ impl Service {
         let Some(user) = &self.user else {
             return if self.has_dynamic_user { NOBODY } else { Starter::own() };
         };
-        let text =
-            std::fs::read_to_string(system.resolved(Path::new("/etc/passwd"))).unwrap_or_default();
+        let users = read_plain(&system.resolved(Path::new("/etc/passwd"))).unwrap_or_default();
+        let text = String::from_utf8_lossy(&users);
         let of_line = |line: &str| {
             let words: Vec<&str> = line.split(':').collect();
             let is_it =
@@ -397,7 +396,7 @@ fn check_program(
     }
     let path = system.resolved(Path::new(program));
     // The interpreter of a script would be looked for in this system, not in that one.
-    let is_elf = || std::fs::read(&path).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"));
+    let is_elf = || read_plain(&path).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"));
     if system.is_running() {
         check_for(allocator, program.as_ref(), service.starter(system), system, notes)?;
         return Ok(true);
