@@ -70,16 +70,18 @@ fn packages(name: &str, distribution: &str, value: &Value) -> String {
 fn package(name: &str, distribution: &str, value: &Value) -> String {
     let table = value.as_table().expect("a package is a table");
     for key in table.keys() {
-        let is_known = ["package", "file", "repository", "releases"].contains(&key.as_str());
+        let is_known =
+            ["package", "file", "repository", "releases", "without"].contains(&key.as_str());
         assert!(is_known, "{name} has a package with a key {key}, which means nothing");
     }
     let text = |key| table.get(key).and_then(Value::as_str);
     let package = text("package").expect("a package has a name");
     format!(
-        "Packaged {{ distribution: Distribution::{}, releases: &{:?}, package: {package:?}, \
+        "Packaged {{ distribution: Distribution::{}, releases: &{:?}, without: &{:?}, package: {package:?}, \
          file: {:?}, repository: {:?} }},",
         variant(distribution),
         words(table, "releases"),
+        words(table, "without"),
         text("file"),
         text("repository")
     )

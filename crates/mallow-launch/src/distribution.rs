@@ -61,7 +61,11 @@ impl Release {
                 let from = repository.map_or(String::new(), from);
                 format!("{} {package}{from}", command(distribution))
             }
-            None => format!("not packaged by {distribution:?}; {by_path}"),
+            None => {
+                let is_of_others = known.packages_of(distribution).next().is_some();
+                let release = if is_of_others { "this release of " } else { "" };
+                format!("not packaged by {release}{distribution:?}; {by_path}")
+            }
         }
     }
 
@@ -167,6 +171,8 @@ mod tests {
         assert_eq!(remedy(mint, "mimalloc"), "apt install libmimalloc2.0");
         let focal = "ID=ubuntu\nID_LIKE=debian\nVERSION_CODENAME=focal\n";
         assert_eq!(remedy(focal, "tbbmalloc"), "apt install libtbb2");
+        let none = "not packaged by this release of Debian; use -a mimalloc=/path/to/lib.so";
+        assert_eq!(remedy(focal, "mimalloc"), none);
     }
 
     #[test]

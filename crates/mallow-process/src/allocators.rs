@@ -61,6 +61,8 @@ pub struct Packaged {
     pub distribution: Distribution,
     /// The code names of those that have it; none: all that no other entry names.
     pub releases: &'static [&'static str],
+    /// Those of all others that have none.
+    pub without: &'static [&'static str],
     pub package: &'static str,
     /// The name by which its loader finds the library; `None`: only by a full path.
     pub file: Option<&'static str>,
@@ -82,10 +84,10 @@ impl Known {
         distribution: Distribution,
         codenames: &[String],
     ) -> Option<&'static Packaged> {
-        let is_of = |packaged: &&Packaged| {
-            codenames.iter().any(|name| packaged.releases.contains(&name.as_str()))
-        };
-        let newest = |packaged: &&Packaged| packaged.releases.is_empty();
+        let is_in = |names: &[&str]| codenames.iter().any(|name| names.contains(&name.as_str()));
+        let is_of = |packaged: &&Packaged| is_in(packaged.releases);
+        let newest =
+            |packaged: &&Packaged| packaged.releases.is_empty() && !is_in(packaged.without);
         let all = || self.packages_of(distribution);
         all().find(is_of).or_else(|| all().find(newest))
     }
@@ -178,6 +180,10 @@ mod tests {
         let debian = |name, codename| package(name, Distribution::Debian, &[codename]);
         assert_eq!(debian("mimalloc", "bookworm"), Some("libmimalloc2.0"));
         assert_eq!(debian("mimalloc", "trixie"), Some("libmimalloc3"));
+        for codename in ["bullseye", "focal"] {
+            assert_eq!(debian("mimalloc", codename), None);
+            assert_eq!(debian("scudo", codename), None);
+        }
         assert_eq!(debian("tcmalloc", "jammy"), Some("libtcmalloc-minimal4"));
         assert_eq!(debian("tcmalloc", "noble"), Some("libtcmalloc-minimal4t64"));
         assert_eq!(debian("tbbmalloc", "jammy"), Some("libtbbmalloc2"));

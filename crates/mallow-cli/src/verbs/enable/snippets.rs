@@ -92,7 +92,11 @@ fn packages(known: &Known, found: Option<&Installed>, system: &System) -> Option
         Some(Package { name, word: found.word.clone(), system, install })
     });
     let release = Release::of(&system.root);
-    let usual = || release.packaged_by(Distribution::Debian, known).and_then(Package::known);
+    let newest = || known.packaged(Distribution::Debian, &[]);
+    let usual = || {
+        let own = release.packaged_by(Distribution::Debian, known);
+        own.or_else(newest).and_then(Package::known)
+    };
     let debian = here.or_else(usual)?;
     let all = [Distribution::Debian, Distribution::Alpine].into_iter();
     let others = all.flat_map(|distribution| known.packages_of(distribution));
