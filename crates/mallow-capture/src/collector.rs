@@ -76,7 +76,9 @@ pub struct Collector<W: Write> {
     last_liveness: Instant,
     /// Rings whose content was none of the recorder's.
     damaged_rings: u32,
-    is_closed: bool,
+    /// Of each slot, when the channel was closed. What finds no room from then on is no loss: the recording
+    /// ends there.
+    dropped_at_close: Option<Vec<u64>>,
 }
 
 impl<W: Write> Collector<W> {
@@ -106,7 +108,7 @@ impl<W: Write> Collector<W> {
             scratch: Vec::new(),
             last_liveness: Instant::now(),
             damaged_rings: 0,
-            is_closed: false,
+            dropped_at_close: None,
         }
     }
 
@@ -219,12 +221,13 @@ impl<W: Write> Collector<W> {
         let count = words.len();
         self.words = words;
         let dropped = self.channel.dropped(slot);
+        let counts = self.dropped_at_close.as_ref().map(|all| all.get(slot).copied().unwrap_or(0));
+        let dropped = dropped.min(counts.unwrap_or(u64::MAX));
         let Some(Some(lane)) = self.lanes.get_mut(slot) else { return Ok(count) };
         lane.is_silent = count == 0;
         let fresh = dropped.saturating_sub(lane.dropped);
         lane.dropped = dropped;
-        // What finds no room once the channel is closed is no loss: the recording ends there.
-        if fresh > 0 && !self.is_closed {
+        if fresh > 0 {
             let (time, thread) = (lane.last_time, lane.thread);
             self.writer.write(&Record { time, thread, event: Event::Dropped(fresh) })?;
         }
@@ -525,8 +528,11 @@ impl<W: Write> Collector<W> {
     /// Takes everything that is left. `ending`: of the command, unless it goes on.
     pub fn finish(mut self, ending: Option<Ending>) -> Result<Finished<W>> {
         let still_running = self.living_others();
+        // The look maps the slots of threads that nobody has read yet.
+        self.fresh_slots();
+        let slots = 0..self.channel.slots_used();
+        self.dropped_at_close = Some(slots.map(|slot| self.channel.dropped(slot)).collect());
         self.channel.close();
-        self.is_closed = true;
         self.round()?;
         for slot in 0..self.lanes.len() {
             if self.lanes[slot].is_some() {
@@ -585,3 +591,6 @@ fn introduction_from_proc(id: u64, pid: u32) -> Introduction {
     text.extend(std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default());
     Introduction { id, parent_id: 0, pid, parent_pid: 0, text }
 }
+
+#[cfg(test)]
+mod tests;
