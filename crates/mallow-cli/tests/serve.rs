@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::program::{HOLDS, PROFILED, Program, profiled};
-use crate::common::{certificate, compile, mallow, refuses, run};
+use crate::common::{certificate, compile, json, mallow, refuses, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -84,6 +84,36 @@ fn holding(folder: &Path, settings: &str) -> Option<Program> {
     let mut command = mallow(&["run", "--", program.to_str().unwrap()]);
     command.env("MALLOW_CONF", settings).current_dir(folder);
     Some(Program::start(&mut command))
+}
+
+/// Pages that a thread keeps are free: no verb counts them as active, and none twice.
+#[test]
+fn each_page_counts_once_and_alike_everywhere() {
+    const KEEPS: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint main(void) { \
+        static void *blocks[20000]; for (int i = 0; i < 20000; i++) blocks[i] = malloc(16 + i % 3000);\n\
+        for (int i = 0; i < 20000; i++) if (i % 300 != 0) free(blocks[i]);\n\
+        puts(\"{}\"); fflush(stdout); sleep(100); }\n";
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile("cc", folder.path(), KEEPS, &["-O1"]) else { return };
+    let mut command = mallow(&["run", "--", program.to_str().unwrap()]);
+    command.env("MALLOW_CONF", "narenas:1,dirty_decay_ms:-1");
+    let program = Program::start(&mut command);
+    let pid = program.pid();
+    let stats = json(&run(&["stats", "--json", &pid]));
+    let explained = json(&run(&["explain", "--json", &pid]));
+    let metrics = Server::start(&["--pid", &pid]).metrics();
+    let arena = &explained["heap"]["arenas"][0];
+    let [active, kept, dirty] = ["active", "cached", "dirty"].map(|name| arena[name].as_u64());
+    let (active, kept, dirty) = (active.unwrap(), kept.unwrap(), dirty.unwrap());
+    assert!(kept > 0, "{arena}");
+    for (name, expected) in [("active", active), ("dirty", dirty + kept)] {
+        assert_eq!(stats["stats"]["totals"][name].as_u64(), Some(expected), "{name}");
+        let metric = value(&metrics, &format!("mallow_heap_{name}_bytes"), &pid);
+        assert_eq!(metric, Some(expected as f64), "{name}");
+    }
+    let all = ["mapped", "muzzy", "retained"].map(|name| arena[name].as_u64().unwrap());
+    let [mapped, muzzy, retained] = all;
+    assert_eq!(active + kept + dirty + muzzy + retained, mapped, "{arena}");
 }
 
 #[test]

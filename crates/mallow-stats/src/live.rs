@@ -137,7 +137,7 @@ fn option(name: &str, value: i64) -> String {
 fn of_mallow_arena(arena: &mallow::Arena, metadata: u64) -> Totals {
     Totals {
         allocated: Some(arena.allocated()),
-        active: Some(arena.active.saturating_sub(arena.cached)),
+        active: Some(arena.active),
         metadata: Some(metadata),
         mapped: Some(arena.mapped.saturating_sub(arena.retained).saturating_add(metadata)),
         retained: Some(arena.retained),
@@ -235,7 +235,7 @@ mod tests {
         let arena = |slots_used, listed| mallow::Arena {
             slots_used,
             listed,
-            // Huge blocks are active too, and counted in it; so are pages in the stacks of threads.
+            // Huge blocks are active too, and counted in it.
             active: 9000,
             huge: 4000,
             dirty: 300,
@@ -260,7 +260,7 @@ mod tests {
         // As the process's own table has them: pages in stacks are dirty, slots in lists cached.
         assert_eq!(both(|totals| totals.dirty), 1000);
         assert_eq!(both(|totals| totals.cached), 120);
-        assert_eq!(both(|totals| totals.active), 17_600, "no page is active and dirty");
+        assert_eq!(both(|totals| totals.active), 18_000);
         assert_eq!(both(|totals| totals.metadata), 70);
         assert_eq!(both(|totals| totals.mapped), 30_070, "without what is retained");
     }

@@ -72,7 +72,7 @@ pub struct Heap {
 pub struct Arena {
     /// Address space: regions, and blocks that are mappings of their own.
     pub mapped: u64,
-    /// In slabs and large blocks.
+    /// In slabs and large blocks, without what is free in the stacks of threads.
     pub active: u64,
     /// Slots that are out of their slabs.
     pub slots_used: u64,
@@ -324,7 +324,9 @@ impl Reader<'_> {
         let arena = &mut met.arena;
         arena.huge = pages("arena.huge_active_pages")?;
         arena.huge_count = self.get(address, "arena.huge_active_count")?;
-        arena.active = pages("arena.active_pages")?.saturating_add(arena.huge);
+        // The arena counts what is in the stacks of threads, too.
+        let active = pages("arena.active_pages")?.saturating_add(arena.huge);
+        arena.active = active.saturating_sub(arena.cached);
         let huge_dirty = pages("arena.huge_pages")?;
         arena.dirty = pages("arena.dirty_pages")?.saturating_add(huge_dirty);
         arena.muzzy = pages("arena.muzzy_pages")?;
