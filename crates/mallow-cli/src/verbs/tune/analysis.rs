@@ -32,7 +32,8 @@ pub struct About<'a> {
 
 pub fn analyse(search: &Search<Error>, about: &About, finalists: &[Index]) -> Result<Report> {
     let judge = search.judge(finalists.len());
-    let tried = search.state.schedule.map_or(0, |schedule| schedule.0);
+    // All that were planned, unless it was interrupted.
+    let tried = (1..=about.known).filter(|index| has_run(search, *index)).count();
     let mut entries = entries(search, about, finalists)?;
     mark_front(&mut entries);
     let (confirmed, again) = (search.rounds(Stage::Confirmation), search.rounds(Stage::Second));
@@ -72,6 +73,10 @@ pub fn analyse(search: &Search<Error>, about: &About, finalists: &[Index]) -> Re
     })
 }
 
+fn has_run(search: &Search<Error>, index: Index) -> bool {
+    search.state.trials.keys().any(|place| place.candidate == index)
+}
+
 /// The defaults, what was confirmed, and the rest.
 fn entries(search: &Search<Error>, about: &About, finalists: &[Index]) -> Result<Vec<Entry>> {
     let judge = search.judge(finalists.len());
@@ -82,12 +87,11 @@ fn entries(search: &Search<Error>, about: &About, finalists: &[Index]) -> Result
     for index in order {
         let candidate = search.candidate(index);
         let failure = search.failure(index).map(|failure| failure.text.clone());
-        let has_run = search.state.trials.keys().any(|place| place.candidate == index);
         let standing = match index {
             DEFAULTS => Standing::Defaults,
             _ if failure.is_some() => Standing::Failed,
             _ if finalists.contains(&index) => Standing::Confirmed,
-            _ if has_run => Standing::Dropped,
+            _ if has_run(search, index) => Standing::Dropped,
             _ => Standing::NotTried,
         };
         let figures = |stage, exact| figures(search, stage, index, judge, exact);

@@ -295,3 +295,15 @@ fn a_setting_that_fails_is_left_out_with_its_reason() {
     let tries = state.trials.keys().filter(|place| place.candidate == 2).count();
     assert_eq!(tries, 1, "it is not tried again");
 }
+
+#[test]
+fn an_interrupted_search_has_tried_what_has_run() {
+    let interrupted = AtomicBool::new(false);
+    let mut bench = made(&[(1.0, 1.0); 8], 3, &interrupted);
+    bench.patience = Cell::new(6);
+    let (report, state) = tune(&mut bench, State::new(subject(), 3), None);
+    let has_run = |index: &usize| state.trials.keys().any(|place| place.candidate == *index);
+    let tried = (1..=8).filter(has_run).count();
+    assert!(tried < 8, "{tried}");
+    assert_eq!(report.settings.settings_tried, tried);
+}
