@@ -144,7 +144,7 @@ static void *alloc_sample(struct heap *heap, unsigned class, size_t size)
     }
     heap->large_counts[large_class_of(extent_pages(extent), false)]++;
     extent->is_zero = false;
-    sample_take(extent, class_size(class), &heap->sampler);
+    sample_take_slot(extent, class_size(class), &heap->sampler);
     if (heap->is_counting) {
         heap_count_bytes(heap, class_size(class));
     }
@@ -176,7 +176,7 @@ static NOINLINE void *alloc_direct_sampled(struct heap *heap, struct direct *dir
     }
     extent->is_zero = false;
     heap->sampler.taken_thinning = thinning;
-    sample_take(extent, class_size(class), &heap->sampler);
+    sample_take_slot(extent, class_size(class), &heap->sampler);
     canary_place_large(extent, size);
     return (void *)extent->start;
 }

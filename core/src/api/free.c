@@ -213,7 +213,7 @@ static void large_leaves(struct extent *extent)
 static void free_large(struct heap *heap, struct extent *extent)
 {
     check(!heap_is_anothers(heap));
-    bool is_of_slot = extent_is_sampled(extent) && extent->sample_size <= SLOT_MAX;
+    bool is_of_slot = extent_is_sampled(extent) && extent->slab.sample_is_slot;
     large_leaves(extent);
     if (extent->is_huge) {
         if (!MW_FENCES) {

@@ -224,8 +224,11 @@ size_t mw_xallocx(void *block, size_t size, size_t extra, int flags)
     if (MW_TRACK && tracked_knows(block)) {
         return old_size != 0 && is_aligned ? xallocx_tracked(block, size, extra, flags) : old_size;
     }
-    if (old_size == 0 || extent_is_slab(extent) || extent_is_sampled(extent) ||
-        extent_is_guarded(extent) || !is_aligned || size > PTRDIFF_MAX) {
+    /* A sample in the place of a slot keeps its size as slots do, and one that counts with less than it has, as well. */
+    bool is_fixed = extent_is_slab(extent) || extent_is_guarded(extent) ||
+                    (extent_is_sampled(extent) &&
+                     (extent->slab.sample_is_slot || extent->sample_size != extent_size(extent)));
+    if (old_size == 0 || is_fixed || !is_aligned || size > PTRDIFF_MAX) {
         return old_size;
     }
     size_t most = extra <= PTRDIFF_MAX - size_min(size, PTRDIFF_MAX) ? size + extra : PTRDIFF_MAX;

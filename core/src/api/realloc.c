@@ -216,9 +216,12 @@ static COLD void *realloc_to_zero(void *block)
     }
 }
 
-/* A block of pages with another size is another block to a profile. */
+/* A block of pages that got another size is another block to a profile. */
 static void realloc_sample(struct extent *extent, size_t size)
 {
+    if (likely(!profile_is_wanted())) {
+        return;
+    }
     struct heap *heap = thread_enter();
     if (extent_is_direct(extent) ? heap_chooses_samples(heap) : heap_is_sampling(heap)) {
         heap_maybe_sample(heap, extent, size);
@@ -251,9 +254,7 @@ static bool realloc_pages(struct extent *extent, size_t size)
     if (!(is_direct ? direct_try_resize(extent, size, false) : large_try_resize(extent, size))) {
         return false;
     }
-    if (unlikely(profile_is_wanted())) {
-        realloc_sample(extent, size);
-    }
+    realloc_sample(extent, size);
     thread_count_resize(old_size, large_block_size(extent));
     realloc_note_class(extent, before);
     return true;
@@ -267,8 +268,7 @@ static void realloc_note_growth(struct extent *extent, size_t size)
     }
 }
 
-/* Whether a block of pages that becomes smaller is not to be cut. Guards are to begin where a block ends, and a
- * sampled block counts with its size. */
+/* Whether a block of pages that becomes smaller is not to be cut. Guards are to begin where a block ends. */
 static bool realloc_keeps_pages(struct extent *extent, size_t size)
 {
     size_t wanted = large_rounded_pages(size);
@@ -277,7 +277,7 @@ static bool realloc_keeps_pages(struct extent *extent, size_t size)
     }
     extent->shrunk = SHRUNK_CUT;
     if (extent_size(extent) > SHRINK_KEEP_MAX || extent_is_direct(extent) ||
-        extent_has_fence(extent) || extent_is_sampled(extent)) {
+        extent_has_fence(extent)) {
         return false;
     }
     if (!shrink_of_pages_is_kept(extent_pages(extent) - wanted)) {
@@ -285,6 +285,24 @@ static bool realloc_keeps_pages(struct extent *extent, size_t size)
     }
     extent->shrunk = SHRUNK_KEPT;
     return true;
+}
+
+/* Whether a slot keeps a block that gets another size. */
+static bool slot_stays(size_t slot_size, size_t size)
+{
+    return slot_still_fits(slot_size - CANARY_BYTES, size) || realloc_keeps_slot(slot_size, size);
+}
+
+/* The same for a block of pages, cut or grown if that is needed. A sample that stays counts with the size that it had,
+ * so it stays up to that one alone. */
+static bool pages_stay(struct extent *extent, size_t size)
+{
+    bool is_counted = large_pages(size) << os_page_shift <= large_block_size(extent);
+    if (realloc_keeps_pages(extent, size)) {
+        return is_counted && shrink_is_worth_keeping(extent_size(extent), size);
+    }
+    bool is_same = pages_still_fit(extent, (void *)extent->start, size);
+    return size > SLOT_REQUEST_MAX && ((is_same && is_counted) || realloc_pages(extent, size));
 }
 
 static void *block_try_resize(void *block, struct extent *extent, size_t size)
@@ -295,8 +313,7 @@ static void *block_try_resize(void *block, struct extent *extent, size_t size)
     }
     if (extent_is_slab(extent)) {
         size_t slot_size = slot_block_size(extent, block);
-        if (!slot_still_fits(slot_size - CANARY_BYTES, size) &&
-            !realloc_keeps_slot(slot_size, size)) {
+        if (!slot_stays(slot_size, size)) {
             return NULL;
         }
         canary_place(extent, block, slot_size, size);
@@ -305,12 +322,12 @@ static void *block_try_resize(void *block, struct extent *extent, size_t size)
     if (extent_is_guarded(extent) || extent_is_hollow(extent)) {
         return NULL;
     }
-    realloc_note_growth(extent, size);
+    bool is_slot = extent_is_sampled(extent) && extent->slab.sample_is_slot;
+    if (!is_slot) {
+        realloc_note_growth(extent, size);
+    }
     size_t before = canary_lift_large(extent);
-    bool fits = realloc_keeps_pages(extent, size)
-                    ? shrink_is_worth_keeping(extent_size(extent), size)
-                    : size > SLOT_REQUEST_MAX && realloc_pages(extent, size);
-    if (!fits) {
+    if (!(is_slot ? slot_stays(extent->sample_size, size) : pages_stay(extent, size))) {
         canary_set_large_size(extent, before);
         return NULL;
     }
@@ -320,13 +337,20 @@ static void *block_try_resize(void *block, struct extent *extent, size_t size)
 
 static bool block_try_resize_in_place(struct extent *extent, size_t size)
 {
-    unsigned before = large_class_of(extent_pages(extent), extent->is_huge);
+    size_t pages = extent_pages(extent);
+    unsigned before = large_class_of(pages, extent->is_huge);
     size_t size_before = canary_lift_large(extent);
     bool done = extent_is_direct(extent) ? direct_try_resize(extent, size, true)
                                          : large_try_resize_in_place(extent, size);
     if (!done) {
         canary_set_large_size(extent, size_before);
         return false;
+    }
+    if (extent_pages(extent) != pages) {
+        if (unlikely(extent_is_sampled(extent))) {
+            sample_drop(extent);
+        }
+        realloc_sample(extent, size);
     }
     canary_place_large(extent, size);
     realloc_note_class(extent, before);

@@ -135,8 +135,11 @@ struct slab {
         uint32_t sample_epoch; /* of a sampled block: const; profile.epoch when it was taken */
     };
     union {
-        uint32_t capacity;        /* const while a slab */
-        uint32_t sample_thinning; /* of a sampled block: const; see sample.h */
+        uint32_t capacity; /* const while a slab */
+        struct {           /* of a sampled block: const; see sample.h */
+            uint16_t sample_thinning;
+            bool sample_is_slot; /* it is in the place of a slot */
+        };
     };
     uint32_t slot_size; /* const while a slab; 0: the extent is no slab */
     uint8_t class;      /* const while a slab */

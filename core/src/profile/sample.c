@@ -407,7 +407,8 @@ static NOINLINE void sample_take(struct extent *extent, size_t size, struct samp
     sampler_note(sampler);
     extent->slab.sample_stack = sample.stack;
     extent->slab.sample_epoch = sample.epoch;
-    extent->slab.sample_thinning = sample.thinning;
+    extent->slab.sample_thinning = (uint16_t)sample.thinning;
+    extent->slab.sample_is_slot = false;
     extent->sample_size = size;
     if (atomic_get(&extent->owner) != OWNER_DIRECT) {
         atomic_set_release(&extent->owner,
@@ -415,6 +416,12 @@ static NOINLINE void sample_take(struct extent *extent, size_t size, struct samp
         pagemap_set(extent->start, extent); /* no list takes it */
     }
     sample_note(sample, size);
+}
+
+static void sample_take_slot(struct extent *extent, size_t size, struct sampler *sampler)
+{
+    sample_take(extent, size, sampler);
+    extent->slab.sample_is_slot = true;
 }
 
 static NOINLINE void sample_drop(struct extent *extent)

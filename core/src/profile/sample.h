@@ -127,6 +127,10 @@ static void sampler_follow_clock(struct sampler *sampler, uint64_t now_ms);
  * thread. */
 static void sample_take(struct extent *extent, size_t size, struct sampler *sampler);
 
+/* The same in the place of a slot of `size` bytes. realloc does with it what it does with a slot: were a sample copied
+ * where others stay, it would be one no longer, and the sums too small. */
+static void sample_take_slot(struct extent *extent, size_t size, struct sampler *sampler);
+
 /* The program gives it back: it becomes a plain extent, or a direct one again. */
 static void sample_drop(struct extent *extent);
 

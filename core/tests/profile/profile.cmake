@@ -4,7 +4,7 @@
 
 if(is_native)
   add_library(profile_module MODULE ${CMAKE_CURRENT_LIST_DIR}/module.c)
-  foreach(program client exchanged)
+  foreach(program client exchanged resized)
     add_executable(profile_${program} ${CMAKE_CURRENT_LIST_DIR}/${program}.c)
     target_link_libraries(profile_${program} PRIVATE test_flags)
     target_link_options(profile_${program} PRIVATE LINKER:-z,dynamic-undefined-weak)
@@ -18,6 +18,6 @@ if(is_native)
       COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/run.py ${mode}
               $<TARGET_FILE:${library}-shared> $<TARGET_FILE:profile_client>
               $<TARGET_FILE:profile_client_${mode}> $<TARGET_FILE:profile_module>
-              $<TARGET_FILE:profile_exchanged>)
+              $<TARGET_FILE:profile_exchanged> $<TARGET_FILE:profile_resized>)
   endforeach()
 endif()

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Heap profiles of a program that is known: what it allocates by function, what it holds, what it says.
 
-  run.py MODE LIBRARY CLIENT STATIC-CLIENT MODULE EXCHANGED
+  run.py MODE LIBRARY CLIENT STATIC-CLIENT MODULE EXCHANGED RESIZED
 
-CLIENT and EXCHANGED run with LIBRARY preloaded, STATIC-CLIENT has the archive in it. Each case is a process of its own
+CLIENT, EXCHANGED and RESIZED run with LIBRARY preloaded, STATIC-CLIENT has the archive in it. Each case is a process of its own
 in a folder of its own. Names are looked up with nm, so that the static client and the module are read alike.
 MODE is fast, secure or debug.
 """
@@ -22,7 +22,7 @@ import sys
 import tempfile
 
 MODE = sys.argv[1]
-LIBRARY, CLIENT, STATIC, MODULE, EXCHANGED = (os.path.abspath(path) for path in sys.argv[2:7])
+LIBRARY, CLIENT, STATIC, MODULE, EXCHANGED, RESIZED = (os.path.abspath(path) for path in sys.argv[2:8])
 failures = []
 
 
@@ -61,7 +61,7 @@ class Symbols:
         return self.names[at] if at >= 0 else "?"
 
 
-known = {path: Symbols(path) for path in (CLIENT, STATIC, MODULE, EXCHANGED)}
+known = {path: Symbols(path) for path in (CLIENT, STATIC, MODULE, EXCHANGED, RESIZED)}
 
 
 class Profile:
@@ -206,6 +206,27 @@ def check_exchanged(folder):
     near(*exchanged(folder, calls // 8, 16, guards=20), "exchanged, with guarded blocks")
     found = [exchanged(folder, calls // 8, 12, thinning=True) for _ in range(16)]
     near_on_average([value for value, *_ in found], *found[0][1:], "exchanged, thinned out")
+
+
+def check_resized(folder):
+    """A sample stays where another block would: what gets another size counts as before, or anew."""
+    blocks = {
+        "slots_stay": (8000, counts(1003, 1024)),
+        "pages_stay": (400, counts(100003, 106496)),
+        "slots_are_kept": (8000, counts(1500, 2048)),
+        "cut_in_place": (400, 81920),
+        "grown_in_place": (0 if MODE == "debug" else 400, 81920),
+    }
+    for lg_rate in (12, 16, 19):
+        said = run(folder, RESIZED, MODE, conf=f"lg_prof_sample:{lg_rate}")
+        profile = Profile(folder / "resized.heap")
+        for name, (count, size) in blocks.items():
+            near(profile.live(name), count * size, spread_of(count * size, size, profile.rate),
+                 f"rate 2^{lg_rate}, {name}")
+        if MODE == "fast":
+            kept = int(re.search(r"kept (\d+)", said)[1])
+            near(profile.live("pages_are_kept"), kept, spread_of(kept, 106496, profile.rate),
+                 f"rate 2^{lg_rate}, pages_are_kept")
 
 
 def check_thinned(folder, client):
@@ -420,6 +441,7 @@ def main():
     if MODE != "fast":
         in_folder(check_overflow)
     in_folder(check_exchanged)
+    in_folder(check_resized)
     in_folder(check_files)
     in_folder(check_signal)
     in_folder(check_controls)
