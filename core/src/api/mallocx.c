@@ -155,11 +155,18 @@ static void *rallocx_aligned(void *block, size_t old_size, size_t alignment, siz
     return moved;
 }
 
+/* Whether a block of the program is ours, and its size, which may be 0: where blocks are as large as was asked for. */
+static bool block_of_program(const void *block, size_t *size)
+{
+    *size = block_held_size("rallocx", block);
+    return *size != 0 || pagemap_find(block) != pagemap_nothing();
+}
+
 /* rallocx where a copy comes from the arena or the cache that is named. */
 static NOINLINE void *rallocx_named(void *block, size_t size, int flags)
 {
-    size_t old_size = block_held_size("rallocx", block);
-    if (old_size == 0) {
+    size_t old_size;
+    if (!block_of_program(block, &old_size)) {
         return mw_realloc(block, size); /* what is done with it the option `foreign` says */
     }
     size_t alignment = flags_alignment(flags);
@@ -192,13 +199,14 @@ void *mw_rallocx(void *block, size_t size, int flags)
         return rallocx_named(block, size_of_request(size), flags);
     }
     size_t alignment = flags_alignment(flags);
-    size_t old_size = block_held_size("rallocx", block);
+    size_t old_size;
+    bool is_ours = block_of_program(block, &old_size);
     size = size_of_request(size);
     /* What realloc does with a foreign block the option `foreign` says. */
-    char *moved = alignment <= BLOCK_ALIGNMENT || old_size == 0
+    char *moved = alignment <= BLOCK_ALIGNMENT || !is_ours
                       ? mw_realloc(block, size)
                       : rallocx_aligned(block, old_size, alignment, size);
-    if (unlikely((flags & FLAG_ZERO) != 0) && moved != NULL && old_size != 0) {
+    if (unlikely((flags & FLAG_ZERO) != 0) && moved != NULL && is_ours) {
         zero_new(block, old_size, moved, size);
     }
     return moved;

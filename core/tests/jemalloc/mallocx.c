@@ -131,6 +131,30 @@ TEST(rallocx_zeroes_behind_what_it_copies)
     }
 }
 
+/* Where it is as large as was asked for, it is ours all the same. */
+TEST(rallocx_does_with_a_block_of_no_bytes_what_the_flags_say)
+{
+    unsigned arena, found;
+    size_t size = sizeof arena;
+    CHECK_EQ(mallctl("arenas.create", &arena, &size, NULL, 0), 0);
+    for (int i = 0; i < 200; i++) {
+        int named = i % 3 == 0 ? MALLOCX_ARENA(arena) | MALLOCX_TCACHE_NONE : 0;
+        size_t asked = 1 + (size_t)i * 37;
+        leave_dirt(asked);
+        void *empty = malloc(0);
+        size_t usable = sallocx(empty, 0);
+        void *block = rallocx(empty, asked, MALLOCX_ZERO | MALLOCX_LG_ALIGN(12) | named);
+        CHECK_EQ((uintptr_t)block % 4096, 0);
+        check_zero(block, usable, asked);
+        CHECK_EQ(mallctl("arenas.lookup", &found, &size, &block, sizeof block), 0);
+        CHECK_EQ(found == arena, named != 0);
+        dallocx(block, 0);
+        block = rallocx(malloc(0), asked, MALLOCX_ZERO);
+        check_zero(block, usable, asked);
+        free(block);
+    }
+}
+
 TEST(xallocx_stays_where_it_is)
 {
     FOR_EACH_SIZE(size)
