@@ -5,6 +5,8 @@
 #include "limit.h"
 #include "purge.h"
 
+#include <string.h>
+
 static struct lock table_lock = LOCK_INITIALIZER(LOCK_TABLE);
 
 /* --- Numbers ---------------------------------------------------------------------------------- */
@@ -71,6 +73,33 @@ static struct arena *explicit_new(unsigned shared, bool has_hooks)
         lock_release(&arena->lock);
     }
     return arena;
+}
+
+/* --- Names ----------------------------------------------------------------------------------- */
+
+/* "auto_3" or "manual_17", as jemalloc calls them. */
+static void name_of_number(const char *kind, unsigned number, char *name)
+{
+    size_t length = strlen(kind);
+    memcpy(name, kind, length);
+    unsigned scale = 1;
+    while (number / scale >= 10) {
+        scale *= 10;
+    }
+    for (; scale != 0; scale /= 10) {
+        name[length++] = (char)('0' + number / scale % 10);
+    }
+    name[length] = 0;
+}
+
+static void arena_get_name(struct arena *arena, char *name)
+{
+    lock_take(&arena->lock);
+    memcpy(name, arena->name, ARENA_NAME_SIZE);
+    lock_release(&arena->lock);
+    if (name[0] == 0) {
+        name_of_number(arena->is_explicit ? "manual_" : "auto_", arena->number, name);
+    }
 }
 
 /* --- Growth ----------------------------------------------------------------------------------- */

@@ -23,6 +23,9 @@ static struct lock table_lock;
 /* The arena of a number, if it exists: one that threads share, or an explicit one in use. */
 static struct arena *arena_numbered(unsigned number);
 
+/* The text of an arena's name; `name` has ARENA_NAME_SIZE bytes. */
+static void arena_get_name(struct arena *arena, char *name);
+
 /* How many numbers of arenas there are, those that are destroyed included: at least `shared`, as many
  * arenas as threads may share. */
 static unsigned arena_numbers(unsigned shared);

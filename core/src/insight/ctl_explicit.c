@@ -135,31 +135,6 @@ static int arena_set_hooks(struct arena *arena, extent_hooks_t *hooks)
     return 0;
 }
 
-/* "auto_3" or "manual_17", as jemalloc calls them. */
-static void name_of_number(const char *kind, unsigned number, char *name)
-{
-    size_t length = strlen(kind);
-    memcpy(name, kind, length);
-    unsigned scale = 1;
-    while (number / scale >= 10) {
-        scale *= 10;
-    }
-    for (; scale != 0; scale /= 10) {
-        name[length++] = (char)('0' + number / scale % 10);
-    }
-    name[length] = 0;
-}
-
-static void arena_get_name(struct arena *arena, char *name)
-{
-    lock_take(&arena->lock);
-    memcpy(name, arena->name, ARENA_NAME_SIZE);
-    lock_release(&arena->lock);
-    if (name[0] == 0) {
-        name_of_number(arena->is_explicit ? "manual_" : "auto_", arena->number, name);
-    }
-}
-
 static void arena_set_name(struct arena *arena, const char *name)
 {
     lock_take(&arena->lock);

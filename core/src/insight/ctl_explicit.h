@@ -37,8 +37,7 @@ static void arena_give_back(struct arena *arena, bool all);
 static extent_hooks_t *arena_hooks(struct arena *arena);
 static int arena_set_hooks(struct arena *arena, extent_hooks_t *hooks);
 
-/* The text of an arena's name; `name` has ARENA_NAME_SIZE bytes. A longer new one is cut. */
-static void arena_get_name(struct arena *arena, char *name);
+/* A name that is longer than ARENA_NAME_SIZE with the 0 at its end is cut. */
 static void arena_set_name(struct arena *arena, const char *name);
 
 /* The most that a region grows to of itself. */

@@ -447,12 +447,23 @@ static void write_arena_figures(struct json *json, const struct stats *stats,
     json_close(json, '}');
 }
 
+/* As `arena.<i>.name` of mallctl; none if it was destroyed meanwhile. */
+static void write_arena_name(struct json *json, size_t number)
+{
+    char name[ARENA_NAME_SIZE] = "";
+    struct arena *arena = arena_numbered((unsigned)number);
+    if (arena != NULL) {
+        arena_get_name(arena, name);
+    }
+    json_foreign(json, "name", name);
+}
+
 static void write_arena(struct json *json, const char *key, const struct stats *stats,
                         const struct stats_arena *arena, const struct stats_parts *parts)
 {
     json_open(json, key, '{');
     if (arena != &stats->all) {
-        json_string(json, "name", "auto");
+        write_arena_name(json, (size_t)(arena - stats->arenas));
     }
     write_arena_figures(json, stats, arena);
     if (parts->mutexes) {

@@ -288,6 +288,23 @@ TEST(a_report_has_each_arena_by_its_number)
     }
 }
 
+TEST(a_report_has_the_name_of_each_arena)
+{
+    unsigned named = create(), other = create();
+    const char *name = "req\"uest";
+    char path[32], expected[48];
+    snprintf(path, sizeof path, "arena.%u.name", named);
+    CHECK_EQ(mallctl(path, NULL, NULL, &name, sizeof name), 0);
+    size_t used = 0;
+    malloc_stats_print(add_to_report, &used, "Jblxeh");
+    CHECK(strstr(report, "\"name\": \"req?uest\"") != NULL);
+    snprintf(expected, sizeof expected, "\"name\": \"manual_%u\"", other);
+    CHECK_MSG(strstr(report, expected) != NULL, "%s", expected);
+    CHECK(strstr(report, "\"name\": \"auto_0\"") != NULL);
+    destroy(named);
+    destroy(other);
+}
+
 /* Blocks that are mappings of their own have a descriptor each, and 600 MiB of addresses, wherever they lie, words
  * in a part of the page map that was not there before. */
 TEST(stats_say_what_metadata_is_made_of)
