@@ -96,6 +96,31 @@ NOINLINE void grown_in_place(void)
     }
 }
 
+/* A sample may lie on more pages than it counts with, but has no more bytes. */
+static void grow_at_random(void)
+{
+    void *blocks[64] = {NULL};
+    unsigned random = 1;
+    for (int i = 0; i < 20000; i++) {
+        random = random * 1664525 + 1013904223;
+        void **block = &blocks[random >> 26];
+        if (*block != NULL && i % 2 == 0) {
+            free(*block);
+            *block = NULL;
+            continue;
+        }
+        size_t more = (*block == NULL ? 40000 : 0) + random / 1024 % 20000;
+        size_t size = malloc_usable_size(*block) + more;
+        *block = realloc(*block, size);
+        if (malloc_usable_size(*block) < size) {
+            abort();
+        }
+    }
+    for (int i = 0; i < 64; i++) {
+        free(blocks[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     slots_stay();
@@ -107,5 +132,7 @@ int main(int argc, char **argv)
         grown_in_place();
     }
     const char *name = "resized.heap";
-    return mallctl("prof.dump", NULL, NULL, &name, sizeof name);
+    int error = mallctl("prof.dump", NULL, NULL, &name, sizeof name);
+    grow_at_random();
+    return error;
 }
