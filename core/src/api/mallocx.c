@@ -137,11 +137,25 @@ static void zero_new(void *block, size_t old_size, char *moved, size_t size)
     }
 }
 
-/* realloc cannot align: the block stays if it fits and happens to be aligned. A tracked one never does, as
+/* Whether a block is aligned because of its size. A slot may be by chance, and a sample in its place always is: if
+ * that sufficed, more samples would stay than other blocks. */
+static bool block_is_aligned(const void *block, size_t alignment)
+{
+    struct extent *extent = pagemap_find(block);
+    size_t slot_size = 0;
+    if (extent_is_slab(extent)) {
+        slot_size = slot_block_size(extent, block);
+    } else if (extent_is_sampled(extent) && extent->slab.sample_is_slot) {
+        slot_size = extent->sample_size;
+    }
+    return (((uintptr_t)block | slot_size) & (alignment - 1)) == 0;
+}
+
+/* realloc cannot align: the block stays if it fits and is aligned already. A tracked one never does, as
  * it would have to be freed with the alignment that it was asked for with. */
 static void *rallocx_aligned(void *block, size_t old_size, size_t alignment, size_t size)
 {
-    bool is_aligned = ((uintptr_t)block & (alignment - 1)) == 0;
+    bool is_aligned = block_is_aligned(block, alignment);
     bool is_worth_it = mw_nallocx(size, MALLOCX_LG_ALIGN(floor_log2(alignment))) > old_size / 2;
     bool fits = !MW_TRACK && (MW_CANARY ? size == old_size : size <= old_size);
     if (is_aligned && fits && is_worth_it) {
@@ -170,7 +184,7 @@ static NOINLINE void *rallocx_named(void *block, size_t size, int flags)
         return mw_realloc(block, size); /* what is done with it the option `foreign` says */
     }
     size_t alignment = flags_alignment(flags);
-    bool is_aligned = ((uintptr_t)block & (alignment - 1)) == 0;
+    bool is_aligned = block_is_aligned(block, alignment);
     char *moved = NULL;
     bool may_stay = !MW_TRACK || !tracked_knows(block);
     if (may_stay && size <= PTRDIFF_MAX && is_aligned && alignment <= os_page_size) {

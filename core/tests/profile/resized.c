@@ -15,6 +15,7 @@ enum { SLOTS = 8000, PAGES = 400, STEPS = 4 };
 __attribute__((weak)) int mallctl(const char *name, void *old_value, size_t *old_size,
                                   void *new_value, size_t new_size);
 __attribute__((weak)) void *mallocx(size_t size, int flags);
+__attribute__((weak)) void *rallocx(void *block, size_t size, int flags);
 __attribute__((weak)) size_t xallocx(void *block, size_t size, size_t extra, int flags);
 size_t malloc_usable_size(void *block);
 
@@ -74,6 +75,14 @@ NOINLINE size_t pages_are_kept(void)
     return bytes;
 }
 
+/* A sample is aligned anyway, most slots are not. */
+NOINLINE void aligned_again(void)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        hold(rallocx(malloc(72), 70, 6));
+    }
+}
+
 NOINLINE void cut_in_place(void)
 {
     for (int i = 0; i < PAGES; i++) {
@@ -127,6 +136,7 @@ int main(int argc, char **argv)
     pages_stay();
     slots_are_kept();
     fprintf(stderr, "kept %zu\n", pages_are_kept());
+    aligned_again();
     cut_in_place();
     if (argc > 1 && strcmp(argv[1], "debug") != 0) { /* where blocks do not grow in place */
         grown_in_place();

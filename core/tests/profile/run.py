@@ -214,6 +214,7 @@ def check_resized(folder):
         "slots_stay": (8000, counts(1003, 1024)),
         "pages_stay": (400, counts(100003, 106496)),
         "slots_are_kept": (8000, counts(1500, 2048)),
+        "aligned_again": (8000, counts(70, 128)),
         "cut_in_place": (400, 81920),
         "grown_in_place": (0 if MODE == "debug" else 400, 81920),
     }
