@@ -141,6 +141,18 @@ static void options_load_of_library(void)
     }
 }
 
+/* As in jemalloc: who asks for leaks need not ask for profiles, and none is written but that of the end. */
+static void options_allow_leaks(void)
+{
+    bool wants_leaks =
+        option(OPTION_prof_leak) || (option(OPTION_prof_leak_error) && option(OPTION_prof_final));
+    if (wants_leaks && !option(OPTION_prof)) {
+        option_set_from(OPTION_prof, true, "prof_leak");
+        option_set_from(OPTION_prof_gdump, false, "prof_leak");
+        option_set_from(OPTION_lg_prof_interval, -1, "prof_leak");
+    }
+}
+
 static void options_load(void)
 {
     if (MW_IN_LIBC) {
@@ -148,6 +160,7 @@ static void options_load(void)
     } else {
         options_load_of_library();
     }
+    options_allow_leaks();
     if (option(OPTION_confirm_conf)) {
         print_settings();
     }

@@ -273,6 +273,13 @@ def check_leak(folder, client):
                "prof_prefix:error", status=1)
     expect("Leak approximation summary" in said and "Exiting with error code" in said, f"no leaks: {said}")
     run(folder, client, "leak", conf="prof_leak_error:true,lg_prof_sample:12")
+    for asked, status in (("prof_leak:true", 0), ("prof_leak_error:true", 1)):
+        said = run(folder, client, "leak", conf=f"prof:false,{asked},prof_final:true,lg_prof_sample:12,"
+                   "lg_prof_interval:12,prof_gdump:true,prof_prefix:alone", status=status)
+        expect("Leak approximation summary" in said, f"{asked} without prof: {said}")
+    names = sorted(path.name.split(".")[-2] for path in folder.glob("alone.*"))
+    expect(names == ["f", "f"], f"without prof no other profiles are written: {names}")
+    run(folder, client, "leak", conf="prof:false,prof_leak_error:true,prof_prefix:none")
 
 
 def check_files(folder):
