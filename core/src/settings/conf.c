@@ -360,7 +360,8 @@ static const char *conf_parse_value(const struct conf_option *conf, struct word 
         if (!conf_parse_number(word, value)) {
             return "Invalid conf value";
         }
-        if (conf->is_clipped) {
+        if (conf->is_clipped) { /* all of them are unsigned there: what is negative is very much */
+            *value = *value < 0 ? LONG_MAX : *value;
             *value = *value < conf->minimum ? conf->minimum : *value;
             *value = *value > conf->maximum ? conf->maximum : *value;
         }

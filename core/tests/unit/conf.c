@@ -216,7 +216,11 @@ TEST(conf_clips_what_jemalloc_clips)
     CHECK(load("max_background_threads:9999,lg_tcache_max:99"));
     CHECK_EQ(conf_value(conf_at(CONF_max_background_threads)), 4096);
     CHECK_EQ(conf_value(conf_at(CONF_lg_tcache_max)), 63);
-    CHECK(load("lg_tcache_max:-1"));
+    CHECK(load("lg_tcache_max:-1,lg_prof_sample:-1"));
+    CHECK_EQ(conf_value(conf_at(CONF_lg_tcache_max)), 63);
+    CHECK_EQ(conf_value(conf_at(CONF_lg_prof_sample)), 40);
+    CHECK(load("tcache_max:-1"));
+    CHECK_EQ(conf_value(conf_at(CONF_tcache_max)), LONG_MAX);
     CHECK(!load("dirty_decay_ms:99999999999999999999"));
     CHECK(!load("lg_extent_max_active_fit:65"));
 }
