@@ -20,6 +20,7 @@
 #include "os/syscall.h"
 #include "os/clock.c"
 #include "os/linux.c"
+#include "os/guard.c"
 #include "os/file.c"
 #include "os/cgroup.c"
 #include "os/environment.c"

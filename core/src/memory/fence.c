@@ -17,7 +17,7 @@ static bool fence_guard(struct fence *fence, char *start, size_t size)
         return false;
     }
     unsigned way = os_guard(start, size);
-    if (way == GUARD_PROTECTED && is_first) {
+    if ((way & GUARD_PROTECTED) != 0 && is_first) {
         atomic_add(&fences_protected, 1);
     }
     fence->ways = (uint8_t)(fence->ways | way);

@@ -23,10 +23,6 @@
 #ifndef MADV_FREE
 #define MADV_FREE 8
 #endif
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
-#define MADV_GUARD_REMOVE 103
-#endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
@@ -171,56 +167,6 @@ static bool os_make_readonly(void *start, size_t size)
 {
     check(is_of_pages(start, size));
     return !is_error(memory_call(SYS_mprotect, (long)start, (long)size, PROT_READ, 0, 0, 0));
-}
-
-/* Advice that no kernel knows. Who accepts it reports success for guards that are not there, as qemu-user does. To read
- * through a guard would show the same, but ends valgrind, which reads the arguments of calls itself. */
-#define MADV_OF_NOBODY 0x6d77
-
-static bool follows_advice(void *start, size_t size)
-{
-    static _Atomic enum { NOT_ASKED, YES, NO } known;
-    unsigned answer = atomic_get(&known);
-    if (unlikely(answer == NOT_ASKED)) {
-        long asked = memory_call(SYS_madvise, (long)start, (long)size, MADV_OF_NOBODY, 0, 0, 0);
-        answer = is_error(asked) ? YES : NO;
-        atomic_set(&known, answer);
-    }
-    return answer == YES;
-}
-
-static bool guard_by_marks(void *start, size_t size)
-{
-    /* Asked anew each time: the kernel also refuses for memory that the program has locked. */
-    if (is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_INSTALL, 0, 0, 0))) {
-        /* It may have marked the pages in front of locked ones. */
-        memory_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_REMOVE, 0, 0, 0);
-        return false;
-    }
-    return true;
-}
-
-static unsigned os_guard(void *start, size_t size)
-{
-    check(is_of_pages(start, size));
-    if (follows_advice(start, size) && guard_by_marks(start, size)) {
-        return GUARD_MARKED;
-    }
-    if (!os_protect(start, size)) {
-        os_make_writable(start, size); /* it may have changed the first of several mappings */
-        return 0;
-    }
-    memory_call(SYS_madvise, (long)start, (long)size, MADV_DONTNEED, 0, 0, 0);
-    return GUARD_PROTECTED;
-}
-
-static bool os_unguard(void *start, size_t size, unsigned ways)
-{
-    check(is_of_pages(start, size));
-    bool is_marked =
-        (ways & GUARD_MARKED) != 0 &&
-        is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_GUARD_REMOVE, 0, 0, 0));
-    return !is_marked && ((ways & GUARD_PROTECTED) == 0 || os_make_writable(start, size));
 }
 
 static bool os_unmap(void *start, size_t size)

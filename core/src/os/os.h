@@ -88,7 +88,7 @@ enum { GUARD_MARKED = 1, GUARD_PROTECTED = 2 };
 
 /* Takes all access away from pages whose content is no longer wanted, and the memory if that is
  * possible. Returns how it was done, 0 if the kernel refused: then there is access. os_unguard undoes the ways in a
- * set; false if the kernel refused. */
+ * set; false if the kernel refused: then there may be no access to some. */
 static unsigned os_guard(void *start, size_t size);
 static bool os_unguard(void *start, size_t size, unsigned ways);
 

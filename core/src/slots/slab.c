@@ -155,7 +155,7 @@ static void slab_add_post(struct extent *extent, size_t pages)
     unsigned way =
         is_reserved ? os_guard((void *)(extent_end(extent) - os_page_size), os_page_size) : 0;
     *slab_post(extent) = (uint8_t)way;
-    atomic_add(&posts_protected, way == GUARD_PROTECTED);
+    atomic_add(&posts_protected, (way & GUARD_PROTECTED) != 0);
     if (way == 0 && is_reserved) {
         lock_take(&arena->lock);
         descriptor_unreserve_locked(arena);
@@ -174,7 +174,7 @@ static void slab_drop_post(struct extent *extent)
     struct arena *arena = arena_of(extent);
     void *page = (void *)(extent_end(extent) - os_page_size);
     *slab_post(extent) = 0;
-    atomic_sub(&posts_protected, way == GUARD_PROTECTED);
+    atomic_sub(&posts_protected, (way & GUARD_PROTECTED) != 0);
     bool is_open = os_unguard(page, os_page_size, way) || os_map_over(page, os_page_size);
     lock_take(&arena->lock);
     descriptor_unreserve_locked(arena);

@@ -43,7 +43,7 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         fork_chain fork_first_heap locked_memory limit limit_cgroup stats_json deepbind foreign_clock
         cut_guard trimmed no_guards reused_holes regrowth children_differ held
         scattered beside emptied many_stacks small_data no_actions small_pages each_instruction
-        start_together looked_at written crowded)
+        start_together looked_at written crowded stuck_guards)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -62,6 +62,7 @@ foreach(mode IN LISTS MALLOW_MODES)
     mallow_promise(${program} ${mode} "")
   endforeach()
   mallow_promise(impossible_size ${mode} "dirty_decay_ms:-1") # so that no other reason gives memory back
+  mallow_promise(stuck_guards ${mode} "guard_sample:2")
   mallow_promise(stats_print ${mode} "stats_print:true")
   mallow_promise(looked_at ${mode} "")
   mallow_promise(start_together ${mode} "arenas:1") # where they meet most often

@@ -13,6 +13,13 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+static inline bool refuse_by(struct sock_filter *filter, size_t count)
+{
+    struct sock_fprog program = {(unsigned short)count, filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
 /* From now on the call is refused. False where there are no such filters. */
 static inline bool refuse_call(unsigned call)
 {
@@ -22,9 +29,22 @@ static inline bool refuse_call(unsigned call)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+    return refuse_by(filter, sizeof filter / sizeof filter[0]);
+}
+
+/* The same of advice that madvise is given, from one number to another. */
+static inline bool refuse_advice(unsigned first, unsigned last)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 4),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, first, 0, 2),
+        BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, last, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    return refuse_by(filter, sizeof filter / sizeof filter[0]);
 }
 
 #endif

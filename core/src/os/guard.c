@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Pages without access: marks of the kernel (Linux 6.13), or mappings of their own. Follows linux.c.
+ */
+#include "os.h"
+#include "syscall.h"
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
+
+/* Advice that no kernel knows. Who accepts it reports success for guards that are not there, as qemu-user does. To read
+ * through a guard would show the same, but ends valgrind, which reads the arguments of calls itself. */
+#define MADV_OF_NOBODY 0x6d77
+
+/* A seccomp filter may refuse to take marks away, and may come at any time: from then on none are made. */
+static _Atomic enum { MARKS_UNKNOWN, MARKS_ARE_MADE, MARKS_ARE_REFUSED } marks_answer;
+
+static bool advise(void *start, size_t size, int advice)
+{
+    return !is_error(memory_call(SYS_madvise, (long)start, (long)size, advice, 0, 0, 0));
+}
+
+static bool unmark(void *start, size_t size)
+{
+    bool done = advise(start, size, MADV_GUARD_REMOVE);
+    if (unlikely(!done) && !os_refuses_changes()) {
+        atomic_set(&marks_answer, MARKS_ARE_REFUSED);
+    }
+    return done;
+}
+
+/* Whether these pages, without marks so far, may get some. */
+static bool makes_marks(void *start, size_t size)
+{
+    unsigned answer = atomic_get(&marks_answer);
+    if (unlikely(answer == MARKS_UNKNOWN)) {
+        bool can_be_undone = !advise(start, size, MADV_OF_NOBODY) && unmark(start, size);
+        answer = can_be_undone ? MARKS_ARE_MADE : MARKS_ARE_REFUSED;
+        atomic_set(&marks_answer, answer);
+    }
+    return answer == MARKS_ARE_MADE;
+}
+
+static unsigned os_guard(void *start, size_t size)
+{
+    check(is_of_pages(start, size));
+    if (os_refuses_changes()) {
+        return 0;
+    }
+    unsigned marks = makes_marks(start, size) ? GUARD_MARKED : 0;
+    if (marks != 0 && advise(start, size, MADV_GUARD_INSTALL)) {
+        return marks;
+    }
+    /* The kernel also refuses for memory that the program has locked, and may have marked what is in front of it. */
+    if (marks != 0 && unmark(start, size)) {
+        marks = 0;
+    }
+    if (!os_protect(start, size)) {
+        os_make_writable(start, size); /* it may have changed the first of several mappings */
+        return marks;
+    }
+    advise(start, size, MADV_DONTNEED);
+    return marks | GUARD_PROTECTED;
+}
+
+static bool os_unguard(void *start, size_t size, unsigned ways)
+{
+    check(is_of_pages(start, size));
+    return ((ways & GUARD_MARKED) == 0 || unmark(start, size)) &&
+           ((ways & GUARD_PROTECTED) == 0 || os_make_writable(start, size));
+}
