@@ -162,14 +162,16 @@ static void realloc_note_copy(const void *block, bool is_larger)
     }
 }
 
-/* Without memory for another block: making one smaller never fails. A guarded one keeps its size. */
+/* Without memory for another block: making one smaller never fails. */
 static COLD void *realloc_stays(void *block, size_t size)
 {
     struct extent *extent = pagemap_find(block);
-    if (!MW_CANARY || extent_is_guarded(extent)) {
+    if (extent_is_guarded(extent)) {
+        thread_count_resize(guarded_size("realloc", block), size);
+        guarded_shrink(block, size);
+    } else if (!MW_CANARY) {
         return block;
-    }
-    if (extent_is_slab(extent)) {
+    } else if (extent_is_slab(extent)) {
         canary_place(extent, block, slot_block_size(extent, block), size);
     } else {
         canary_place_large(extent, size);

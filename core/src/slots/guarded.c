@@ -23,8 +23,10 @@ struct guarded_place {
     _Atomic uint32_t state;  /* atomic: enum guarded_state; from LIVE on under the lock */
     _Atomic uintptr_t block; /* atomic; what is known of the last block, see state */
     _Atomic size_t size;     /* atomic */
-    uint8_t class;           /* who holds the place */
-    uint8_t ways;            /* who holds the place: of os_guard */
+    _Atomic size_t
+        open; /* atomic; the bytes of the pages that it lies on, more than it needs if it shrank */
+    uint8_t class; /* who holds the place */
+    uint8_t ways;  /* who holds the place: of os_guard */
     struct guarded_calls allocated;
     struct guarded_calls freed;
 };
@@ -63,21 +65,15 @@ static uintptr_t place_start(const struct guarded_place *place)
     return guarded_places()->start + index * guarded_places()->stride + os_page_size;
 }
 
-/* The bytes of the pages that a block lies on. */
-static size_t place_bytes(size_t size)
-{
-    return align_up(size_max(size, 1), os_page_size);
-}
-
 static struct zones place_zones(const struct guarded_place *place)
 {
     uintptr_t start = place_start(place);
     uintptr_t block = atomic_get(&place->block);
     size_t size = atomic_get(&place->size);
-    check(start <= block && block + size <= start + place_bytes(size));
+    uintptr_t end = start + atomic_get(&place->open);
+    check(start <= block && block + size <= end);
     return (struct zones){(unsigned char *)start, (unsigned char *)block,
-                          (unsigned char *)(block + size),
-                          (unsigned char *)(start + place_bytes(size))};
+                          (unsigned char *)(block + size), (unsigned char *)end};
 }
 
 /* How far an address is from the last block of a place. */
@@ -109,7 +105,7 @@ static struct guarded_place *place_around(uintptr_t address)
     size_t nearest_distance = pool->stride;
     struct guarded_place *at = place_at(address);
     if (at != NULL && atomic_get(&at->state) != GUARDED_NEVER &&
-        address - place_start(at) < place_bytes(atomic_get(&at->size))) {
+        address - place_start(at) < atomic_get(&at->open)) {
         return at;
     }
     for (size_t i = index != 0 ? index - 1 : 0; i <= index + 1 && i < pool->count; i++) {
@@ -308,11 +304,12 @@ static void queue_put_locked(struct guarded_place *place)
     check_slow(guarded_queue_is_valid());
 }
 
-static void place_count_locked(unsigned class, size_t size, bool is_held)
+static void place_count_locked(const struct guarded_place *place, bool is_held)
 {
     struct guarded_pool *pool = guarded_places();
+    unsigned class = place->class;
     /* With a canary the class may be a page more than the block: what is in use must not be more than there is. */
-    size_t bytes = size_max(place_bytes(size), align_up(class_size(class), os_page_size));
+    size_t bytes = size_max(atomic_get(&place->open), align_up(class_size(class), os_page_size));
     size_t pages = bytes >> os_page_shift;
     check(lock_is_mine(&guarded_lock) && class < CLASSES);
     check(is_held || (pool->held[class] > 0 && pool->active_pages >= pages));
@@ -333,11 +330,13 @@ static NOINLINE void *guarded_take(size_t size, size_t alignment, unsigned class
         return NULL;
     }
     uintptr_t start = place_start(place);
-    bool is_open = os_unguard((void *)start, place_bytes(size), place->ways);
+    size_t open = align_up(size_max(size, 1), os_page_size);
+    bool is_open = os_unguard((void *)start, open, place->ways);
     if (is_open) {
-        uintptr_t last = (start + place_bytes(size) - size_max(size, 1)) & ~(alignment - 1);
+        uintptr_t last = (start + open - size_max(size, 1)) & ~(alignment - 1);
         atomic_set(&place->block, at_end ? last : start);
         atomic_set(&place->size, size);
+        atomic_set(&place->open, open);
         place->class = (uint8_t) class;
         struct zones zones = place_zones(place);
         zones_fill(&zones);
@@ -347,7 +346,7 @@ static NOINLINE void *guarded_take(size_t size, size_t alignment, unsigned class
     }
     lock_take(&guarded_lock);
     if (is_open) {
-        place_count_locked(class, size, true);
+        place_count_locked(place, true);
     } else {
         queue_put_locked(place);
     }
@@ -363,7 +362,7 @@ static NOINLINE size_t guarded_free(void *block)
     lock_take(&guarded_lock); /* no sweep meanwhile */
     bool is_held = atomic_get(&place->state) == GUARDED_LIVE;
     if (is_held) {
-        place_count_locked(place->class, size, false);
+        place_count_locked(place, false);
         atomic_set(&place->state, GUARDED_FREED);
     }
     lock_release(&guarded_lock);
@@ -373,11 +372,23 @@ static NOINLINE size_t guarded_free(void *block)
     calls_note(&place->freed);
     trap_keep();
     /* Where the kernel refuses, stale pointers go unnoticed. */
-    place->ways |= (uint8_t)os_guard((void *)place_start(place), place_bytes(size));
+    place->ways |= (uint8_t)os_guard((void *)place_start(place), atomic_get(&place->open));
     lock_take(&guarded_lock);
     queue_put_locked(place);
     lock_release(&guarded_lock);
     return size;
+}
+
+static COLD void guarded_shrink(void *block, size_t size)
+{
+    struct guarded_place *place = place_of_held("realloc", block);
+    check(size <= atomic_get(&place->size));
+    place_check(place, "realloc");
+    lock_take(&guarded_lock); /* no sweep meanwhile */
+    atomic_set(&place->size, size);
+    struct zones zones = place_zones(place);
+    zones_fill(&zones);
+    lock_release(&guarded_lock);
 }
 
 static NOINLINE size_t guarded_size(const char *call, const void *block)

@@ -49,6 +49,9 @@ static NOINLINE void *guarded_take(size_t size, size_t alignment, unsigned class
  * it. */
 static NOINLINE size_t guarded_free(void *block);
 
+/* A block is smaller from now on, in its place. */
+static COLD void guarded_shrink(void *block, size_t size);
+
 /* The bytes of a block, exactly those that were asked for. Ends the program if it does not hold it. */
 static NOINLINE size_t guarded_size(const char *call, const void *block);
 

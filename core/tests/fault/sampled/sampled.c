@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,6 +97,25 @@ static void use_after_realloc(void)
     char *volatile moved = realloc(block, 200);
     sink = moved[0];
     block[99] = 1;
+}
+
+/* Where there is no memory for another block it shrinks in its place. */
+static void write_behind_shrunk(void)
+{
+    enum { LARGE = 30000, SMALL = 10000 };
+    char *volatile block = make_block(LARGE);
+    struct rlimit before;
+    getrlimit(RLIMIT_AS, &before);
+    setrlimit(RLIMIT_AS, &(struct rlimit){1, before.rlim_max});
+    while (malloc(SMALL) != NULL) {
+    }
+    char *volatile shrunk = realloc(block, SMALL);
+    setrlimit(RLIMIT_AS, &before);
+    if (shrunk != block || malloc_usable_size(shrunk) != SMALL) {
+        exit(9);
+    }
+    shrunk[SMALL] = 1;
+    give_back(shrunk);
 }
 
 static void use_of_dead_thread(void)
@@ -537,6 +557,7 @@ static const struct {
     PROGRAM(write_behind),
     PROGRAM(write_behind_then_realloc),
     PROGRAM(write_behind_then_look),
+    PROGRAM(write_behind_shrunk),
     PROGRAM(write_behind_aligned),
     PROGRAM(write_behind_calloc),
     PROGRAM(write_to_zero_size),

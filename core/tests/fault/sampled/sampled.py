@@ -35,6 +35,7 @@ FAULTS = {
     "write_behind": ("overflow", r"overflow of .*\(41 bytes, .*: byte 0 behind it is 0x0", False),
     "write_behind_then_realloc": ("overflow", r"overflow of .*: byte 1 behind it is 0x0", False),
     "write_behind_then_look": ("overflow", r"overflow of .*: byte 2 behind it is 0x0", False),
+    "write_behind_shrunk": ("overflow", r"overflow of .*\(10000 bytes, .*: byte 0 behind", False),
     "write_behind_aligned": ("overflow", r"overflow of .*\(100 bytes, .*: byte 0 behind", False),
     "write_behind_calloc": ("overflow", r"overflow of .*\(25 bytes, .*: byte 0 behind", False),
     "write_to_zero_size": ("overflow", r"overflow of .*\(0 bytes, .*: byte 0 behind", False),
