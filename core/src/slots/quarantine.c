@@ -17,7 +17,10 @@ static size_t entry_bytes(uint64_t entry)
 
 static bool quarantine_put_locked(uintptr_t block, size_t bytes)
 {
-    check(lock_is_mine(&quarantine.lock) && quarantine.count < QUARANTINE_BLOCKS);
+    check(lock_is_mine(&quarantine.lock));
+    if (unlikely(quarantine.count == QUARANTINE_BLOCKS)) {
+        return false; /* the kernel does not open those that should have left */
+    }
     if (unlikely(quarantine.ring == NULL)) {
         quarantine.ring =
             os_map(NULL, align_up(QUARANTINE_BLOCKS * sizeof *quarantine.ring, os_page_size));
@@ -39,7 +42,7 @@ static bool quarantine_put_locked(uintptr_t block, size_t bytes)
 static uintptr_t quarantine_take_locked(size_t limit)
 {
     check(lock_is_mine(&quarantine.lock));
-    bool is_full = quarantine.count == QUARANTINE_BLOCKS - 1; /* a place for the next */
+    bool is_full = quarantine.count >= QUARANTINE_BLOCKS - 1; /* a place for the next */
     if (quarantine.count == 0 || (quarantine.bytes <= limit && !is_full)) {
         return 0;
     }

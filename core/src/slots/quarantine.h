@@ -24,7 +24,7 @@ static struct quarantine {
 /* The block of an entry of the ring. */
 static uintptr_t entry_block(uint64_t entry);
 
-/* Puts a block in. False if there is no memory for the ring. */
+/* Puts a block in. False if there is no memory for the ring, or no place in it. */
 static bool quarantine_put_locked(uintptr_t block, size_t bytes);
 
 /* Takes the oldest block out if there is more than so many bytes, or no room for another block; 0
