@@ -51,10 +51,11 @@ static struct written slot_find_written(const struct slot *slot, size_t size)
     const unsigned char *bytes = (const unsigned char *)slot;
     size_t first_end = size_min(size, FILL_EDGE);
     size_t last_start = size_max(size - first_end, sizeof *slot);
-    /* The ends first: what lies between is not the fill where only they are looked at. */
+    /* Where only the ends are filled, what lies between them is what the program left. */
+    size_t count = strength_spares_middle(size, strength.fill_whole) ? 2 : 3;
     const size_t parts[][2] = {
         {sizeof *slot, first_end}, {last_start, size}, {first_end, last_start}};
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < count; i++) {
         struct written found = fill_find_written(bytes, parts[i][0], parts[i][1], FILL_FREE);
         if (found.length != 0) {
             return found;
