@@ -23,10 +23,9 @@ struct guarded_place {
     _Atomic uint32_t state;  /* atomic: enum guarded_state; from LIVE on under the lock */
     _Atomic uintptr_t block; /* atomic; what is known of the last block, see state */
     _Atomic size_t size;     /* atomic */
-    _Atomic size_t
-        open; /* atomic; the bytes of the pages that it lies on, more than it needs if it shrank */
-    uint8_t class; /* who holds the place */
-    uint8_t ways;  /* who holds the place: of os_guard */
+    _Atomic size_t open;     /* atomic; bytes of its pages, more than it needs if it shrank */
+    uint8_t class;           /* who holds the place */
+    uint8_t ways;            /* who holds the place: of os_guard */
     struct guarded_calls allocated;
     struct guarded_calls freed;
 };

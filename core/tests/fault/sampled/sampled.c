@@ -100,22 +100,34 @@ static void use_after_realloc(void)
 }
 
 /* Where there is no memory for another block it shrinks in its place. */
-static void write_behind_shrunk(void)
+static char *shrink_in_place(size_t large, size_t small)
 {
-    enum { LARGE = 30000, SMALL = 10000 };
-    char *volatile block = make_block(LARGE);
+    char *volatile block = make_block(large);
+    memset(block, 'x', large);
     struct rlimit before;
     getrlimit(RLIMIT_AS, &before);
     setrlimit(RLIMIT_AS, &(struct rlimit){1, before.rlim_max});
-    while (malloc(SMALL) != NULL) {
+    while (malloc(small) != NULL) {
     }
-    char *volatile shrunk = realloc(block, SMALL);
+    char *volatile shrunk = realloc(block, small);
     setrlimit(RLIMIT_AS, &before);
-    if (shrunk != block || malloc_usable_size(shrunk) != SMALL) {
+    if (shrunk != block || malloc_usable_size(shrunk) != small) {
         exit(9);
     }
-    shrunk[SMALL] = 1;
+    return shrunk;
+}
+
+static void write_behind_shrunk(void)
+{
+    char *volatile shrunk = shrink_in_place(30000, 10000);
+    shrunk[10000] = 1;
     give_back(shrunk);
+}
+
+/* What the program had written behind its new end is no fault. */
+static void shrunk(void)
+{
+    give_back(shrink_in_place(30000, 10000));
 }
 
 static void use_of_dead_thread(void)
@@ -573,6 +585,7 @@ static const struct {
     PROGRAM(sent),
     PROGRAM(later_handler),
     PROGRAM(clean),
+    PROGRAM(shrunk),
     PROGRAM(figures),
     PROGRAM(rate),
     PROGRAM(sizes),

@@ -58,6 +58,7 @@ OTHERS = {
     "sent": (EVERY, signal.SIGSEGV),
     "later_handler": (EVERY, 0),
     "clean": (EVERY, 0),
+    "shrunk": (EVERY, 0),
     "figures": (EVERY, 0),
     "sizes": (EVERY, 0),
     "rate": ("guard_sample:100", 0),
