@@ -15,7 +15,8 @@
 #define MADV_OF_NOBODY 0x6d77
 
 /* A seccomp filter may refuse to take marks away, and may come at any time: from then on none are made. */
-static _Atomic enum { MARKS_UNKNOWN, MARKS_ARE_MADE, MARKS_ARE_REFUSED } marks_answer;
+enum marks_answer { MARKS_UNKNOWN, MARKS_ARE_MADE, MARKS_ARE_REFUSED };
+static _Atomic(enum marks_answer) marks_answer;
 
 static bool advise(void *start, size_t size, int advice)
 {
@@ -34,11 +35,13 @@ static bool unmark(void *start, size_t size)
 /* Whether these pages, without marks so far, may get some. */
 static bool makes_marks(void *start, size_t size)
 {
-    unsigned answer = atomic_get(&marks_answer);
+    enum marks_answer answer = atomic_get(&marks_answer);
     if (unlikely(answer == MARKS_UNKNOWN)) {
         bool can_be_undone = !advise(start, size, MADV_OF_NOBODY) && unmark(start, size);
+        enum marks_answer before =
+            MARKS_UNKNOWN; /* another thread may have been refused meanwhile */
         answer = can_be_undone ? MARKS_ARE_MADE : MARKS_ARE_REFUSED;
-        atomic_set(&marks_answer, answer);
+        answer = atomic_replace(&marks_answer, &before, answer) ? answer : before;
     }
     return answer == MARKS_ARE_MADE;
 }

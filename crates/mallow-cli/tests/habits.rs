@@ -49,7 +49,6 @@ fn every_help_ends_in_two_examples_and_the_next_verb() {
     }
 }
 
-/// man finds nothing to complain of, and shows what the help shows.
 /// Where no terminal tells its width.
 #[test]
 fn help_has_room_whatever_columns_says() {
@@ -73,6 +72,7 @@ fn help_has_room_whatever_columns_says() {
     assert!(widest(&narrow) < widest(&usual), "{narrow}");
 }
 
+/// man finds nothing to complain of, and shows what the help shows.
 #[test]
 fn pages_of_the_manual_render_without_warnings() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@
 //! usage. All unsafe code of the tool is here.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -344,14 +344,20 @@ pub fn wait_readable(fd: &impl AsFd, wait: Duration) -> std::io::Result<bool> {
     }
 }
 
-/// Opens a file that has an end. A pipe would wait for a writer, a device may go on for ever.
+/// Opens a file that has an end. A pipe would wait for a writer, a device may go on for ever; that they are opened is
+/// something that they notice, so they are not.
 pub fn open_plain(path: &Path) -> io::Result<File> {
+    check_plain(&std::fs::metadata(path)?)?;
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let kind = file.metadata()?.file_type();
+    check_plain(&file.metadata()?)?; // it may be another one by now
+    Ok(file)
+}
+
+fn check_plain(of: &Metadata) -> io::Result<()> {
     // A folder says so itself when it is read.
-    match kind.is_file() || kind.is_dir() {
-        true => Ok(file),
+    match of.is_file() || of.is_dir() {
+        true => Ok(()),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file")),
     }
 }
@@ -430,6 +436,26 @@ mod tests {
         let (code, said) = panicked(false);
         assert_eq!(code, Some(101), "{said}");
         assert!(said.contains("a library has no context"), "{said}");
+    }
+
+    /// A writer that waits for a reader goes on waiting.
+    #[test]
+    fn pipes_are_not_opened() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe can be made");
+        let mut writer = Command::new("/bin/sh")
+            .args(["-c", "echo text >\"$0\""])
+            .arg(&pipe)
+            .spawn()
+            .expect("sh starts");
+        for _ in 0..50 {
+            assert!(open_plain(&pipe).is_err());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(writer.try_wait().expect("the child is ours"), None);
+        writer.kill().expect("it runs");
+        writer.wait().expect("the child is ours");
     }
 
     #[test]
