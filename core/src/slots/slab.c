@@ -400,6 +400,8 @@ static bool slab_try_own(struct extent *extent, struct heap *heap)
     return atomic_replace(&extent->owner, &expected, heap); /* pairs with slab_disown */
 }
 
+#define SLOTS_SHARED 16u
+
 /* Enough that the slow path is rare, few enough to waste little: between two refills a slab has a sixteenth free in the
  * mean. */
 static uint32_t slab_slots_wanted(struct extent *extent)
@@ -408,11 +410,16 @@ static uint32_t slab_slots_wanted(struct extent *extent)
     return wanted < 1 ? 1 : wanted;
 }
 
+static uint32_t slab_slots_shared(struct extent *extent)
+{
+    return (uint32_t)size_min(slab_slots_wanted(extent), SLOTS_SHARED);
+}
+
 static bool slab_needs_care(struct extent *extent, uint32_t count, uint32_t total)
 {
     uint32_t used = atomic_get(&extent->used_at_last);
     uint32_t available = extent->slab.capacity - used + total;
-    uint32_t wanted = slab_slots_wanted(extent);
+    uint32_t wanted = slab_slots_shared(extent);
     return total >= used || (available >= wanted && available - count < wanted);
 }
 

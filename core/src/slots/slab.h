@@ -119,8 +119,10 @@ static bool slab_disown(struct extent *extent, struct heap *owner);
 /* Makes `heap` the owner of a slab that has none. */
 static bool slab_try_own(struct extent *extent, struct heap *heap);
 
-/* How many free slots make a slab that was full worth allocating from. */
+/* How many free slots make a slab that was full worth allocating from, and one without an owner worth sharing: of that
+ * nobody uses what is less. */
 static uint32_t slab_slots_wanted(struct extent *extent);
+static uint32_t slab_slots_shared(struct extent *extent);
 
 /* Whether a slab that has no owner needs one for a moment, because `count` slots have just been
  * pushed and now there are `total`: it became empty, or worth sharing. Only a hint: whoever acts on

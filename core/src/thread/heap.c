@@ -146,7 +146,6 @@ static void heap_place(struct heap *heap, struct extent *extent, bool opens)
         heap_release_empty(heap, extent);
     } else if (available >= wanted && bin->ready_count >= heaps_ready_most()) {
         slab->place = SLAB_NONE;
-        bin->is_scarce = false;
         heap_abandon_slab(heap, extent);
     } else if (available >= wanted) {
         bin_push_ready(bin, extent);
@@ -198,9 +197,9 @@ static void heap_adopt(struct heap *heap, struct extent *extent)
     }
     heap_empty_own_outbox(heap, extent);
     slab_absorb_remote(extent);
+    heap_place(heap, extent, true); /* before the list comes back, which may have slots of it */
     heap_look_at_oldest(heap, &bin->ready);
     heap_look_at_oldest(heap, &bin->waiting);
-    heap_place(heap, extent, true);
 }
 
 /* Gives up the current slab, all of whose slots are out. */
@@ -450,6 +449,8 @@ static void heap_settle_small(struct heap *heap, unsigned class)
     }
     if (bin->current == NULL && list_is_empty(&bin->ready) && list_is_empty(&bin->waiting)) {
         heap->classes_used &= ~((uint64_t)1 << class);
+        bin->is_draining = false;
+        bin->is_scarce = false;
     }
     check(bin_counts_match(heap, class) && heap->free[class] == NULL);
 }

@@ -86,7 +86,8 @@ ALWAYS_INLINE bool heap_keeps_of_heaps(struct heap *heap, unsigned class)
  * to make it the heap's, and to take those few soon, is more work than to keep the slot. That is so if a slab has no more
  * than SCARCE_SLOTS, or if there are many slabs of fewer than SCARCE_CAPACITY, so that less is wanted of each before it is
  * allocated from. Not while slabs are shared: these have no owner either, but free slots, and should become empty. Behind
- * SCARCE_KEPT the slab becomes the heap's: who goes on to free has hits then. It ends where a slab becomes empty. */
+ * SCARCE_KEPT the slab becomes the heap's: who goes on to free has hits then. It ends when more than SCARCE_READY slabs are
+ * ready: then the list goes back, so that what is kept holds few of them. */
 #define SCARCE_SLOTS 8u
 #define SCARCE_CAPACITY 128u
 #define SCARCE_KEPT 16

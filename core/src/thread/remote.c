@@ -58,7 +58,7 @@ static void heap_abandon_slab(struct heap *heap, struct extent *extent)
             heap_release_slab(heap, extent);
             return;
         }
-        if (slab->capacity - used >= slab_slots_wanted(extent)) {
+        if (slab->capacity - used >= slab_slots_shared(extent)) {
             slab_share(extent, heap);
         }
     } while (slab_disown(extent, heap));

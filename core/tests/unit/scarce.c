@@ -175,6 +175,8 @@ static void keep_nothing_of_blocks(size_t count, size_t stride)
     CHECK_MSG(usage_now().slab_bytes <= before + 64 * KiB, "%zu of %zu, stride %zu",
               usage_now().slab_bytes, count, stride);
     CHECK(mw_heap_is_valid());
+    heap_settle_classes(heap_own);
+    CHECK(!bin->is_scarce && !bin->is_draining);
 }
 
 /* A thread that frees all that it has: what was kept goes home, and the slabs with it, whatever the order. */
@@ -183,5 +185,92 @@ TEST(keep_nothing_of_a_class_that_is_freed)
     for (size_t stride = 1; stride < 80; stride += 30) { /* prime to their number */
         keep_nothing_of_blocks(NOBODYS_BLOCKS, stride);
         keep_nothing_of_blocks(NOBODYS_BLOCKS / 3, stride);
+    }
+}
+
+static char *limbo_blocks[NOBODYS_BLOCKS];
+
+static void *free_all_of_slab(void *slab)
+{
+    for (size_t i = 0; i < NOBODYS_BLOCKS; i++) {
+        if (limbo_blocks[i] != NULL && pagemap_find(limbo_blocks[i]) == slab) {
+            mw_free(limbo_blocks[i]);
+            limbo_blocks[i] = NULL;
+        }
+    }
+    return NULL;
+}
+
+/* A slab is taken over, slots of which are kept, and looking at the oldest of the heap's brings the list back: that slab is
+ * where it belongs by then. */
+TEST(keep_slots_of_a_slab_that_is_taken_over)
+{
+    enum { EMPTIED = 300, FIRST_OF_FULL = 400 };
+    for (size_t i = 0; i < NOBODYS_BLOCKS; i++) {
+        limbo_blocks[i] = mw_malloc(NOBODYS_SIZE);
+    }
+    unsigned class = class_of(NOBODYS_SIZE + CANARY_BYTES);
+    struct bin *bin = &heap_own->bins[class];
+    heap_return_lists(heap_own);
+    bin->is_scarce = false;
+    struct extent *waiting = pagemap_find(limbo_blocks[EMPTIED]);
+    mw_free(limbo_blocks[EMPTIED]);
+    limbo_blocks[EMPTIED] = NULL;
+    CHECK(waiting->slab.place == SLAB_WAITING);
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, free_all_of_slab, waiting), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+
+    struct extent *full = pagemap_find(limbo_blocks[FIRST_OF_FULL]);
+    CHECK(full != waiting && is_of_nobody(limbo_blocks[FIRST_OF_FULL]));
+    bin->is_scarce = true;
+    heap_own->rooms[class] = (int16_t)list_most(heap_own, class);
+    heap_set_until_tick(heap_own, 2 * NOBODYS_BLOCKS);
+    for (size_t i = FIRST_OF_FULL; atomic_get(&full->owner) == NULL; i++) {
+        CHECK(i < NOBODYS_BLOCKS);
+        if (pagemap_find(limbo_blocks[i]) == full) {
+            mw_free(limbo_blocks[i]);
+            limbo_blocks[i] = NULL;
+        }
+    }
+    CHECK(heap_own->free[class] == NULL && waiting->slab.place == SLAB_NONE);
+    CHECK(mw_heap_is_valid());
+    for (size_t i = 0; i < NOBODYS_BLOCKS; i++) {
+        mw_free(limbo_blocks[i]);
+    }
+}
+
+/* What a thread leaves in a slab is shared from sixteen slots on, though an eighth is worth allocating from. */
+TEST(keep_sixteen_slots_for_all)
+{
+    enum { MANY = 64 * 1024 };
+    static char *blocks[MANY];
+    size_t count = 0;
+    blocks[count++] = mw_malloc(64);
+    struct bin *bin = &heap_own->bins[class_of(64 + CANARY_BYTES)];
+    while (bin->current == NULL || bin->current->slab.capacity < 16 * 16) {
+        CHECK(count < MANY);
+        blocks[count++] = mw_malloc(64);
+    }
+    struct extent *extent = bin->current;
+    CHECK_GE(slab_slots_wanted(extent), 32);
+    while (slab_used(extent) < extent->slab.capacity ||
+           heap_own->free[extent->slab.class] != NULL) {
+        CHECK(count < MANY);
+        blocks[count++] = mw_malloc(64);
+    }
+    heap_set_until_tick(heap_own, MANY);
+    for (unsigned left = 20; left > 0; left--) {
+        CHECK(pagemap_find(blocks[count - 1]) == extent);
+        mw_free(blocks[--count]);
+    }
+    CHECK(bin->current == extent);
+    heap_return_lists(heap_own);
+    bin->current = NULL;
+    extent->slab.place = SLAB_NONE;
+    heap_abandon_slab(heap_own, extent);
+    CHECK(extent->slab.place == SLAB_SHARED);
+    while (count > 0) {
+        mw_free(blocks[--count]);
     }
 }
