@@ -38,9 +38,9 @@ static bool makes_marks(void *start, size_t size)
     enum marks_answer answer = atomic_get(&marks_answer);
     if (unlikely(answer == MARKS_UNKNOWN)) {
         bool can_be_undone = !advise(start, size, MADV_OF_NOBODY) && unmark(start, size);
-        enum marks_answer before =
-            MARKS_UNKNOWN; /* another thread may have been refused meanwhile */
+        enum marks_answer before = MARKS_UNKNOWN;
         answer = can_be_undone ? MARKS_ARE_MADE : MARKS_ARE_REFUSED;
+        /* Another thread may have been refused meanwhile. */
         answer = atomic_replace(&marks_answer, &before, answer) ? answer : before;
     }
     return answer == MARKS_ARE_MADE;

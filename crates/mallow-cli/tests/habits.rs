@@ -55,10 +55,7 @@ fn help_has_room_whatever_columns_says() {
     let help = |columns: Option<&str>| {
         let mut command = Command::new("setsid");
         command.arg("-w").arg(mallow(&[]).get_program()).args(["compare", "--help"]);
-        match columns {
-            Some(columns) => command.env("COLUMNS", columns),
-            None => command.env_remove("COLUMNS"),
-        };
+        command.env_remove("COLUMNS").envs(columns.map(|columns| ("COLUMNS", columns)));
         let ran = ran(command.stdin(Stdio::null()).output().unwrap());
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         ran.stdout
