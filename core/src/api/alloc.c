@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- *   mw_malloc  small: pops the heap's list                            hit
+ *   mw_malloc  slots: pops the heap's list                            hit
  *     alloc_refill     takes over the current slab's local list       every few dozen calls
- *     alloc_medium     above SMALL_MAX: pops a magazine, of slots or of blocks of pages     hit
+ *     alloc_medium     pops a list of blocks of pages; where the thread frees many of these, a magazine too    hit
  *       alloc_slow     all the rest: a thread's first call, ticks, carving, other slabs, depots,
  *                      arenas, huge blocks
  */
@@ -15,11 +15,14 @@ static NOINLINE void *alloc_medium(size_t size);
 
 ALWAYS_INLINE void *alloc_plain(size_t size)
 {
-    if (unlikely(MW_CANARY ? size - 1 >= SMALL_REQUEST_MAX : size > SMALL_REQUEST_MAX)) {
-        return alloc_medium(size); /* with canaries 0 as well */
+    if (MW_CANARY && unlikely(size - 1 >= SMALL_REQUEST_MAX)) {
+        return alloc_medium(size); /* 0 as well */
     }
-    size_t class = class_of_small(size + CANARY_BYTES); /* as an index it needs no instruction */
     struct heap *heap = heap_self;
+    if (!MW_CANARY && unlikely(size > heap->table_most)) {
+        return alloc_medium(size);
+    }
+    size_t class = class_of_slot(size + CANARY_BYTES); /* as an index it needs no instruction */
     if (unlikely(heap->free[class] == NULL)) {
         return alloc_refill(size, heap, class);
     }
@@ -42,9 +45,6 @@ HIT_PATH static NOINLINE void *alloc_medium(size_t size)
     }
     struct heap *heap = heap_self;
     unsigned class = class_of_medium(medium_bytes(size));
-    if (MW_PAGEMAP_LISTS && class < heap->slot_lists) {
-        return heap->free[class] != NULL ? magazine_pop_slot(heap, class) : alloc_slow(size);
-    }
     if (unlikely(size > LISTED_MAX || heap->free[class] == NULL || fence_is_due(size))) {
         return alloc_slow(size);
     }
@@ -54,8 +54,11 @@ HIT_PATH static NOINLINE void *alloc_medium(size_t size)
 
 static NOINLINE void *alloc_refill(size_t size, struct heap *heap, size_t class)
 {
+    check(heap->free[class] == NULL);
+    if (class >= SMALL_CLASSES) {
+        return alloc_slow(size);
+    }
     struct extent *extent = heap->bins[class].current;
-    check(class < SMALL_CLASSES && heap->free[class] == NULL);
     struct slot *slot = NULL;
     if (likely(extent != NULL && extent->slab.local != NULL && heap->until_tick >= 0)) {
         struct bin *bin = &heap->bins[class];
@@ -414,8 +417,8 @@ static void alloc_clear(void *block, size_t size)
 ALWAYS_INLINE bool alloc_gets_zero(size_t size)
 {
     return MW_FILL && !MW_TRACK && FILL_FREE == 0 && size <= SMALL_REQUEST_MAX &&
-           class_size(class_of_small(size + CANARY_BYTES)) <= strength.look_whole &&
-           heap_self->free[class_of_small(size + CANARY_BYTES)] != NULL;
+           class_size(class_of_slot(size + CANARY_BYTES)) <= strength.look_whole &&
+           heap_self->free[class_of_slot(size + CANARY_BYTES)] != NULL;
 }
 
 static NOINLINE void *alloc_zeroed(size_t size)
@@ -455,8 +458,8 @@ HIT_PATH void *mw_calloc(size_t count, size_t size)
     }
     /* As nothing is called before memset, no register is saved. */
     struct heap *heap = heap_self;
-    if (!MW_FILL && likely(bytes <= SMALL_REQUEST_MAX)) {
-        unsigned class = class_of_small(bytes);
+    if (!MW_FILL && likely(bytes <= heap->table_most)) {
+        unsigned class = class_of_slot(bytes);
         if (likely(heap->free[class] != NULL)) {
             return memset(alloc_first(heap, class, bytes, 0), 0, bytes);
         }

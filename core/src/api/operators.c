@@ -47,7 +47,7 @@ UNUSED ALWAYS_INLINE void *alloc_new(enum made made, size_t alignment, size_t si
     if (alignment == 0) {
         if (likely(size - 1 < SMALL_REQUEST_MAX)) {
             struct heap *heap = heap_self;
-            unsigned class = class_of_small(size + CANARY_BYTES);
+            unsigned class = class_of_slot(size + CANARY_BYTES);
             if (likely(heap->free[class] != NULL)) {
                 return alloc_first(heap, class, size, family);
             }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- *   mw_realloc  a slot of the heap's own slabs: stays, or is copied by malloc and free        hit
- *     realloc_listed      a medium slot or a block of pages: stays                            hit
+ *   mw_realloc  a slot: stays, or is copied by malloc and free                                hit
+ *     realloc_other       a block of pages: stays                                             hit
  *     realloc_slow        NULL, size 0, foreign blocks, and all other blocks of ours
  *       block_try_resize  where the block is, or by moving page tables
  *       realloc_copy      else
  */
 #include "realloc.h"
 
-static NOINLINE void *realloc_listed(void *block, uintptr_t found, size_t size);
+static NOINLINE void *realloc_other(void *block, uintptr_t found, size_t size);
 static NOINLINE void *realloc_slow(void *block, struct extent *extent, size_t size);
 static NOINLINE void *realloc_slot(void *block, size_t usable, size_t size);
 static NOINLINE void *realloc_copy(void *block, size_t old_size, size_t size);
@@ -19,20 +19,17 @@ static bool slot_still_fits(size_t usable, size_t size)
     return size <= usable && (size > usable / 2 || usable <= 16);
 }
 
-/* Strings that grow: slots of the heap's own slabs, which free's hit path takes too. */
+/* Strings and vectors that grow. Whatever their sizes, the one branch that cannot be foretold is on whether the slot is
+ * kept. */
 HIT_PATH void *mw_realloc(void *block, size_t size)
 {
     uintptr_t found = pagemap_look(block);
-    if (found_has_list(found)) {
-        return realloc_listed(block, found, size);
-    }
-    struct extent *extent = (struct extent *)found;
-    if (MW_TRACK || MW_SLOT_BITMAP || unlikely(size == 0) ||
-        unlikely(atomic_differs(&extent->owner, heap_self)) ||
-        unlikely(!slab_has_slot_at(extent, block))) {
-        return realloc_slow(block, extent, size);
-    }
+    struct extent *extent = found_extent(found);
     size_t usable = extent->slab.slot_size;
+    if (MW_TRACK || MW_SLOT_BITMAP || unlikely(size == 0) || unlikely(usable == 0) ||
+        unlikely(!slab_has_slot_at(extent, block)) || unlikely(slab_is_common(extent))) {
+        return realloc_other(block, found, size);
+    }
     return slot_still_fits(usable, size) ? block : realloc_slot(block, usable, size);
 }
 
@@ -43,15 +40,11 @@ ALWAYS_INLINE bool pages_still_fit(struct extent *extent, const void *block, siz
            size > SLOT_REQUEST_MAX && large_rounded_pages(size) == extent_pages(extent);
 }
 
-/* Of a medium slot the page map tells all that is needed. */
-HIT_PATH static NOINLINE void *realloc_listed(void *block, uintptr_t found, size_t size)
+HIT_PATH static NOINLINE void *realloc_other(void *block, uintptr_t found, size_t size)
 {
-    unsigned class = found_list(found);
     struct extent *extent = found_extent(found);
-    bool stays = class < CLASSES
-                     ? distance_is_of_slot(found_distance(found, block), list_reciprocals[class]) &&
-                           slot_still_fits(class_size(class), size)
-                     : pages_still_fit(extent, block, size);
+    bool stays =
+        found_has_list(found) && !extent_is_slab(extent) && pages_still_fit(extent, block, size);
     return likely(stays) ? block : realloc_slow(block, extent, size);
 }
 
@@ -153,9 +146,10 @@ static size_t realloc_room(const void *block, size_t old_size, size_t size)
     return is_built ? size_max(size, old_size + old_size / BUILD_SHARE) : size;
 }
 
-static void realloc_note_copy(const void *block, bool is_larger)
+static void realloc_note_copy(const void *block, size_t size, bool is_larger)
 {
-    if (REALLOC_LEARNS) {
+    if (REALLOC_LEARNS &&
+        size > BUILD_MIN / 2) { /* a smaller block is not asked for, see realloc_room */
         struct heap *heap = thread_enter();
         *(is_larger ? &heap->built : &heap->shrunk) = realloc_mark(block);
         thread_leave(heap);
@@ -192,7 +186,7 @@ static NOINLINE void *realloc_copy(void *block, size_t old_size, size_t size)
     check(moved != block && mw_malloc_usable_size(moved) >= size);
     bytes_copy(moved, block, size_min(old_size, size));
     mw_free(block);
-    realloc_note_copy(moved, size > old_size);
+    realloc_note_copy(moved, size, size > old_size);
     return moved;
 }
 

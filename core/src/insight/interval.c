@@ -20,7 +20,7 @@ static uint64_t bytes_given(struct heap *heap)
     for (unsigned class = CLASSES; class < LIST_CLASSES; class ++) {
         unsigned page_class = page_class_of_block(class);
         if (page_class < PAGE_CLASSES && page_class_is_listed(page_class)) {
-            uint64_t blocks = heap->puts[class] - heap_magazine(heap, class)->count;
+            uint64_t blocks = heap->puts[class] - magazine_count(heap, class);
             bytes += blocks * (page_class_pages(page_class) << os_page_shift);
         }
     }

@@ -180,8 +180,7 @@ __attribute__((no_sanitize("thread"))) static void add_counts(struct stats *stat
     for (unsigned class = CLASSES; class < LIST_CLASSES; class ++) {
         unsigned page_class = page_class_of_block(class);
         if (page_class < PAGE_CLASSES && page_class_is_listed(page_class)) {
-            to->large[page_class].allocations +=
-                heap->puts[class] - heap_magazine(heap, class)->count;
+            to->large[page_class].allocations += heap->puts[class] - magazine_count(heap, class);
         }
     }
     to->figures.heaps += heap != &heap_shared;

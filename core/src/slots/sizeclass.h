@@ -20,7 +20,6 @@
 #define CLASSES 61u
 #define SLOT_MAX (32 * KiB)
 
-/* Up to here the class is looked up in a table. */
 #define SMALL_MAX 1024u
 #define CLASS_OF_SMALL_MAX 20u
 #define SMALL_CLASSES (CLASS_OF_SMALL_MAX + 1)
@@ -28,37 +27,44 @@
 
 #define CLASS_LOG2(x) (63u - (unsigned)__builtin_clzl(x))
 
-/* The class of a size up to SMALL_MAX, as a constant expression for a constant. */
-#define CLASS_OF(size)                                       \
-    ((size) <= 16    ? 1u                                    \
-     : (size) <= 128 ? (unsigned)(((size) + 15) / 16)        \
-                     : 9u + (CLASS_LOG2((size)-1) - 7) * 4 + \
-                           (unsigned)((((size)-1) >> (CLASS_LOG2((size)-1) - 2)) & 3))
+/* The class of a size up to SLOT_MAX, as a constant expression for a constant. */
+#define CLASS_OF(size)                                                                      \
+    ((size) <= 16          ? 1u                                                             \
+     : (size) <= 128       ? (unsigned)(((size) + 15) / 16)                                 \
+     : (size) <= SMALL_MAX ? 9u + (CLASS_LOG2((size)-1) - 7) * 4 +                          \
+                                 (unsigned)((((size)-1) >> (CLASS_LOG2((size)-1) - 2)) & 3) \
+                           : SMALL_CLASSES + (CLASS_LOG2((size)-1) - 10) * 8 +              \
+                                 (unsigned)((((size)-1) >> (CLASS_LOG2((size)-1) - 3)) & 7))
 
 static_assert(CLASS_OF(128) == 8 && CLASS_OF(129) == 9, "the steps of 16 end with class 8");
-static_assert(CLASS_OF(SMALL_MAX) == CLASS_OF_SMALL_MAX,
-              "the table ends with the last small class");
+static_assert(CLASS_OF(SMALL_MAX) == CLASS_OF_SMALL_MAX && CLASS_OF(SMALL_MAX + 1) == SMALL_CLASSES,
+              "medium classes follow the small ones");
+static_assert(CLASS_OF(SLOT_MAX) == CLASSES - 1, "the table ends with the last class");
 
-#define ROW1(i) (uint8_t) CLASS_OF((size_t)(i)*8 + 0)
+#define ROW1(i) (uint8_t) CLASS_OF((size_t)(i)*16)
 #define ROW4(i) ROW1(i), ROW1((i) + 1), ROW1((i) + 2), ROW1((i) + 3)
 #define ROW16(i) ROW4(i), ROW4((i) + 4), ROW4((i) + 8), ROW4((i) + 12)
 #define ROW64(i) ROW16(i), ROW16((i) + 16), ROW16((i) + 32), ROW16((i) + 48)
+#define ROW256(i) ROW64(i), ROW64((i) + 64), ROW64((i) + 128), ROW64((i) + 192)
 
-/* Indexed by the size in words of 8 bytes, rounded up. */
-static const uint8_t class_table[SMALL_MAX / 8 + 1] = {ROW64(0), ROW64(64), ROW1(128)};
+/* Indexed by the size in units of 16 bytes, rounded up. */
+static const uint8_t class_table[SLOT_MAX / 16 + 1] = {ROW256(0),    ROW256(256),  ROW256(512),
+                                                       ROW256(768),  ROW256(1024), ROW256(1280),
+                                                       ROW256(1536), ROW256(1792), ROW1(2048)};
 
 #undef ROW1
 #undef ROW4
 #undef ROW16
 #undef ROW64
+#undef ROW256
 
-/* size <= SMALL_MAX */
-ALWAYS_INLINE unsigned class_of_small(size_t size)
+/* size <= SLOT_MAX */
+ALWAYS_INLINE unsigned class_of_slot(size_t size)
 {
-    return class_table[(size + 7) / 8];
+    return class_table[(size + 15) / 16];
 }
 
-/* SMALL_MAX < size; above SLOT_MAX the block class. */
+/* The same by arithmetic. SMALL_MAX < size; above SLOT_MAX the block class. */
 ALWAYS_INLINE unsigned class_of_medium(size_t size)
 {
     unsigned log2 = floor_log2(size - 1);
@@ -68,7 +74,7 @@ ALWAYS_INLINE unsigned class_of_medium(size_t size)
 
 ALWAYS_INLINE unsigned class_of(size_t size)
 {
-    return size <= SMALL_MAX ? class_of_small(size) : class_of_medium(size);
+    return size <= SMALL_MAX ? class_of_slot(size) : class_of_medium(size);
 }
 
 ALWAYS_INLINE uint32_t class_size(unsigned class)

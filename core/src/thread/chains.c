@@ -13,7 +13,7 @@ static void cell_put(_Atomic(struct extent *) *cell, struct extent *chain)
 /* Whether a list of blocks and its count agree on whether it is empty. */
 ALWAYS_INLINE bool list_count_matches(struct heap *heap, unsigned list)
 {
-    return (heap->free[list] == NULL) == (heap_magazine(heap, list)->count == 0);
+    return (heap->free[list] == NULL) == (heap->rooms[list] == 0);
 }
 
 /* Counts blocks that come into a list, or leave it as an unsigned number wraps, other than by a free or a
@@ -21,7 +21,7 @@ ALWAYS_INLINE bool list_count_matches(struct heap *heap, unsigned list)
 ALWAYS_INLINE void list_count(struct heap *heap, unsigned list, size_t count)
 {
     heap->puts[list] += count;
-    heap_magazine(heap, list)->count += (uint16_t)count;
+    heap->rooms[list] = (int16_t)(heap->rooms[list] - (int16_t)count);
 }
 
 static struct extent *chain_cut(struct extent **chain, size_t keep)
@@ -54,7 +54,7 @@ static struct extent *list_take_all(struct heap *heap, unsigned list)
     check(list_count_matches(heap, list) || heap->is_orphan); /* its owner ended anywhere */
     struct extent *chain = (struct extent *)heap->free[list];
     heap->free[list] = NULL;
-    list_count(heap, list, -(size_t)heap_magazine(heap, list)->count);
+    list_count(heap, list, -(size_t)magazine_count(heap, list));
     return chain;
 }
 
@@ -88,7 +88,7 @@ static void stack_put(struct heap *heap, unsigned class, struct extent *chain)
         return;
     }
     unsigned list = block_class_of(class);
-    check(heap->free[list] == NULL && heap_magazine(heap, list)->count == 0);
+    check(heap->free[list] == NULL && heap->rooms[list] == 0);
     uint32_t turns = heap_is_sampling(heap) ? heap_turns_of(heap, list) : UINT32_MAX;
     struct extent *rest = chain_cut(&chain, turns);
     heap->free[list] = (struct slot *)chain;

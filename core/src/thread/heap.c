@@ -16,7 +16,7 @@
 static void heap_init(struct heap *heap, struct arena *arena)
 {
     heap->arena = arena;
-    heap->slot_lists = MW_PAGEMAP_LISTS ? CLASSES : 0;
+    heap_set_way(heap, false);
     heap_set_list_max(heap, LIST_MAX_WAITING, false);
     heap_set_until_tick(heap, -1); /* the first call looks at the clock */
     heap->stack_resident = 64;     /* unknown counts as all */
@@ -577,6 +577,7 @@ static void heap_abandon(struct heap *heap)
         unsigned class = (unsigned)__builtin_ctzl(left);
         heap_return_list(heap, class);
         if (class_is_medium(class)) {
+            check(heap->rooms[class] == 0);
             *heap_magazine(heap, class) = (struct magazine){0};
         } else {
             bin_abandon(heap, &heap->bins[class]);

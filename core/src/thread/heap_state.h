@@ -68,8 +68,7 @@ struct bin {
 /* The free slots of a medium class, or blocks of a block class, that a heap holds: the list is
  * heap->free[class]. */
 struct magazine {
-    uint16_t count;  /* length of the list */
-    uint16_t limit;  /* at most; 0: the thread does not allocate the class; none is private */
+    uint16_t limit;  /* of the length; 0: the thread does not allocate the class; none is private */
     uint8_t emptied; /* of slots: visits to the depot to empty it since it was filled there */
     bool was_filled_from_holes; /* then there may be slots of common slabs in the list */
 };
@@ -137,12 +136,13 @@ struct candidate {
  * one page of its heap. */
 struct heap {
     struct slot *free[LIST_CLASSES]; /* the hit path's lists */
-    uint32_t
-        slot_lists; /* classes of slots whose lists malloc and free use without regard to blocks of
-                             pages: CLASSES; 0: the thread frees both, see magazine.h */
-    int32_t until_tick;     /* slots and blocks to hand out or take until the clock is read */
-    uint16_t list_max;      /* slots that are handed out at a time: one of LIST_MAX_* */
-    uint16_t uncut_most;    /* a list of a slab that is no longer is handed out whole */
+    size_t
+        table_most; /* malloc looks up the class of requests up to so many bytes, and pops its list
+                            without regard to blocks of pages: see heap_set_way */
+    uint32_t slot_lists; /* classes whose lists free pushes to without regard to blocks of pages */
+    int32_t until_tick;  /* slots and blocks to hand out or take until the clock is read */
+    uint16_t list_max;   /* slots that are handed out at a time: one of LIST_MAX_* */
+    uint16_t uncut_most; /* a list of a slab that is no longer is handed out whole */
     uint8_t stack_resident; /* of 64 pages in stacks, so many were resident at the last probe */
     uint8_t probe_pause;    /* how often the last probe may still be believed */
     uint8_t way_ticks;      /* ticks, see heap_choose_way */
@@ -185,10 +185,10 @@ struct heap {
     struct heap *next;   /* const: all heaps ever made */
     struct heap *next_idle;                        /* lock: heaps */
     _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: cells, anybody takes from them */
-    int16_t
-        rooms[SMALL_CLASSES]; /* slots that the list has room for, see keep.h; 0: not filled yet */
+    int16_t rooms
+        [LIST_CLASSES]; /* of small classes: slots that the list has room for, see keep.h; 0: not
+                                    filled yet. Of others: minus the length of the list */
     struct bin bins[SMALL_CLASSES];
-    struct outbox outboxes[OUTBOXES];
 
     /* From here to no_block nothing is reset while the process lives. */
     struct class_counts counts[CLASSES];
@@ -201,6 +201,7 @@ struct heap {
     struct extent
         no_block; /* the hit paths write here what of a block belongs into its descriptor. Active since
                      slot_lists became 0 for the first time; not before, as it would cost each thread a page */
+    struct outbox outboxes[OUTBOXES];
     struct magazine magazines[LIST_CLASSES + 1 - SMALL_CLASSES];
 #if MW_DELAY_FREE
     struct delay delay;
@@ -426,6 +427,26 @@ ALWAYS_INLINE void heap_set_alarm(struct heap *heap)
 ALWAYS_INLINE struct magazine *heap_magazine(struct heap *heap, unsigned class)
 {
     return &heap->magazines[(size_t) class - SMALL_CLASSES]; /* a constant beside the index */
+}
+
+/* The length of a list of medium slots or of blocks. */
+ALWAYS_INLINE uint32_t magazine_count(const struct heap *heap, unsigned class)
+{
+    return (uint32_t)-heap->rooms[class];
+}
+
+ALWAYS_INLINE void magazine_set_count(struct heap *heap, unsigned class, uint32_t count)
+{
+    heap->rooms[class] = (int16_t) - (int32_t)count;
+}
+
+/* Chooses the way of malloc and free: where `is_mixed`, the one for slots and blocks of pages alike, which has no
+ * branch on what a block is; see magazine.h. */
+ALWAYS_INLINE void heap_set_way(struct heap *heap, bool is_mixed)
+{
+    bool has_lists = MW_PAGEMAP_LISTS && !is_mixed;
+    heap->table_most = has_lists ? SLOT_MAX : SMALL_MAX;
+    heap->slot_lists = has_lists ? CLASSES : 0;
 }
 
 ALWAYS_INLINE void heap_note_class(struct heap *heap, unsigned class)

@@ -85,7 +85,7 @@ static bool heap_is_empty(struct heap *heap)
 {
     require(delay_is_empty(heap));
     for (unsigned class = 0; class < LIST_CLASSES; class ++) {
-        require(heap->free[class] == NULL && (class >= SMALL_CLASSES || heap->rooms[class] == 0));
+        require(heap->free[class] == NULL && heap->rooms[class] == 0);
     }
     for (unsigned class = 0; class < SMALL_CLASSES; class ++) {
         struct bin *bin = &heap->bins[class];

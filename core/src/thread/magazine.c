@@ -154,15 +154,9 @@ static void magazine_shrink(struct heap *heap, unsigned class)
     struct magazine *magazine = heap_magazine(heap, class);
     uint16_t limit = magazine->limit / 2;
     check(heap->magazine_bytes >= (size_t)(magazine->limit - limit) * class_size(class));
-    check(magazine->count <= limit);
+    check(magazine_count(heap, class) <= (uint32_t)limit);
     heap->magazine_bytes -= (size_t)(magazine->limit - limit) * class_size(class);
     magazine->limit = limit;
-}
-
-/* Whether a slot that nobody asked for just now may go to its class's magazine. */
-ALWAYS_INLINE bool magazine_wants(struct heap *heap, unsigned class)
-{
-    return heap_magazine(heap, class)->count < heap_magazine(heap, class)->limit;
 }
 
 /* In a crowd, and of a thread that calls rarely or clears up, nobody may come for what lies in a batch for long. */
@@ -174,16 +168,15 @@ static bool magazine_may_give_batch(struct heap *heap, const struct magazine *ma
 
 static void magazine_empty(struct heap *heap, unsigned class)
 {
-    struct magazine *magazine = heap_magazine(heap, class);
     struct slot *list = heap->free[class];
-    check((list == NULL) == (magazine->count == 0));
+    check((list == NULL) == (heap->rooms[class] == 0));
     check_slow(magazine_is_valid(heap, class));
     heap->free[class] = NULL;
-    heap_count_flush(heap, class, magazine->count);
-    if (magazine->count != 0) {
+    heap_count_flush(heap, class, magazine_count(heap, class));
+    if (heap->rooms[class] != 0) {
         heap_forget_sample(heap, class);
     }
-    magazine->count = 0;
+    magazine_set_count(heap, class, 0);
     heap_return_others(heap, list, class);
 }
 
@@ -193,11 +186,11 @@ static NOINLINE void magazine_mark(struct heap *heap, unsigned class, uint8_t th
 {
     struct magazine *magazine = heap_magazine(heap, class);
     struct slot *list = heap->free[class];
-    uint32_t count = magazine->count;
+    uint32_t count = magazine_count(heap, class);
     check(heap_is_sampling(heap) && list != NULL);
     heap->free[class] = NULL;
     heap_count_flush(heap, class, count);
-    magazine->count = 0;
+    magazine_set_count(heap, class, 0);
     heap_await_sample(heap, class, thinning, count - 1);
     if (!magazine_may_give_batch(heap, magazine) ||
         !depot_put_batch(heap->arena, class, list, count)) {
@@ -239,7 +232,7 @@ static struct slot *magazine_take_tray(struct heap *heap, struct arena *arena, u
             ++*count;
         } else if (is_spread && class_now != class && magazine_wants(heap, class_now)) {
             slot_push(&heap->free[class_now], slot);
-            heap_magazine(heap, class_now)->count++;
+            heap->rooms[class_now]--;
             heap->counts[class_now].handed++;
             heap->until_tick--;
             if (unlikely(heap_is_sampling(heap))) {
@@ -298,7 +291,7 @@ static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t wa
 static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_be_aligned)
 {
     struct magazine *magazine = heap_magazine(heap, class);
-    check(heap->free[class] == NULL && magazine->count == 0 && !heap_is_anothers(heap));
+    check(heap->free[class] == NULL && heap->rooms[class] == 0 && !heap_is_anothers(heap));
     heap_note_class(heap, class);
     uint32_t want = heap->list_max == LIST_MAX_IDLE ? 1 : magazine->limit / 2 + 1u;
     if (unlikely(heap_is_sampling(heap)) && want > heap->list_max) {
@@ -313,7 +306,7 @@ static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_b
     magazine_grow(heap, class);
     magazine->emptied = 0;
     heap->free[class] = slot_next(slot);
-    magazine->count = (uint16_t)(count - 1);
+    magazine_set_count(heap, class, count - 1);
     heap->until_tick -= (int32_t)count;
     heap_count_fill(heap, class, count);
     check_slow(magazine_is_valid(heap, class));
@@ -330,10 +323,9 @@ static bool magazine_is_draining(struct heap *heap, struct magazine *magazine)
 /* Takes all slots off a magazine but so many, which were freed last. */
 static struct slot *magazine_cut(struct heap *heap, unsigned class, uint32_t keep)
 {
-    struct magazine *magazine = heap_magazine(heap, class);
     struct slot *rest = heap->free[class];
     struct slot *last = NULL;
-    check(keep < magazine->count);
+    check(keep < magazine_count(heap, class));
     for (uint32_t i = 0; i < keep; i++) {
         list_slot_check(rest, class);
         last = rest;
@@ -344,9 +336,9 @@ static struct slot *magazine_cut(struct heap *heap, unsigned class, uint32_t kee
     } else {
         heap->free[class] = NULL;
     }
-    heap_count_flush(heap, class, magazine->count - keep);
+    heap_count_flush(heap, class, magazine_count(heap, class) - keep);
     heap_forget_sample(heap, class); /* it was to come behind what leaves here */
-    magazine->count = (uint16_t)keep;
+    magazine_set_count(heap, class, keep);
     check(rest != NULL);
     return rest;
 }
@@ -355,10 +347,10 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
 {
     unsigned class = extent->slab.class;
     struct magazine *magazine = heap_magazine(heap, class);
-    check(class_is_medium(class) && magazine->count >= magazine->limit);
+    check(class_is_medium(class) && !magazine_wants(heap, class));
     heap_note_class(heap, class);
     if (magazine->limit == 0) {
-        check(magazine->count == 0 && heap->free[class] == NULL);
+        check(heap->rooms[class] == 0 && heap->free[class] == NULL);
         if (unlikely(magazine_bounds.some_are_none) && magazine_most(class) == 0) {
             slot_set_next(slot, NULL);
             heap_return_others(heap, slot, class); /* nothing of this size is to wait anywhere */
@@ -371,11 +363,11 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
     if (!is_draining) {
         magazine_grow(heap, class);
     }
-    bool is_full = magazine->count >= magazine->limit;
+    bool is_full = !magazine_wants(heap, class);
     bool is_kept = false;
     if (is_full) {
         uint32_t keep = magazine->limit / (is_draining ? 4u : 2u);
-        uint32_t given_up = magazine->count - keep;
+        uint32_t given_up = magazine_count(heap, class) - keep;
         struct slot *rest = magazine_cut(heap, class, keep);
         is_kept = !is_draining && magazine_may_give_batch(heap, magazine) &&
                   depot_put_batch(heap->arena, class, rest, given_up);
@@ -421,8 +413,8 @@ static bool magazine_is_valid(struct heap *heap, unsigned class)
         struct extent *extent = pagemap_find(slot);
         require(slab_is_common(extent) ? common_block_size(extent, slot) >= class_size(class)
                                        : extent->slab.class == class);
-        require(++count <= magazine->count);
+        require(++count <= magazine_count(heap, class));
     }
-    return count == magazine->count && magazine->count <= magazine->limit &&
+    return count == magazine_count(heap, class) && heap->rooms[class] + magazine->limit >= 0 &&
            heap->magazine_bytes >= (size_t)magazine->limit * class_size(class);
 }

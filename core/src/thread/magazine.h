@@ -27,17 +27,13 @@ ALWAYS_INLINE struct slot *heap_pop(struct heap *heap, unsigned class)
     if (likely(slot != NULL)) {
         harden_slot_leaves(slot, class);
         heap->free[class] = slot_next(slot);
-        if (class_is_medium(class)) {
-            check(heap_magazine(heap, class)->count > 0);
-            heap_magazine(heap, class)->count--;
-        } else {
-            heap->rooms[class]++;
-        }
+        check(!class_is_medium(class) || heap->rooms[class] < 0);
+        heap->rooms[class]++;
     }
     return slot;
 }
 
-/* Takes the first slot of the list of a small class, which is not empty, for a block of a family. In builds with
+/* Takes the first slot of a list that malloc looks up, which is not empty, for a block of a family. In builds with
  * canaries the rest is out of line: slots of more than FILL_NEAR bytes, and any. */
 static NOINLINE void *alloc_first_larger(struct heap *heap, unsigned class, size_t size,
                                          uint8_t family);
@@ -95,25 +91,12 @@ ALWAYS_INLINE struct slot *list_next(const struct slot *top, unsigned class)
     return MW_CODED_LINKS && class >= CLASSES ? (struct slot *)top->link : slot_next(top);
 }
 
-/* Takes the top of the list of a medium class, which is not empty. */
-ALWAYS_INLINE struct slot *magazine_pop_slot(struct heap *heap, unsigned class)
-{
-    struct slot *slot = heap->free[class];
-    check(class_is_medium(class) && slot != NULL && heap_magazine(heap, class)->count > 0);
-    harden_slot_leaves(slot, class);
-    struct slot *next = slot_next(slot);
-    heap->free[class] = next;
-    __builtin_prefetch(next, 1); /* NULL does no harm */
-    heap_magazine(heap, class)->count--;
-    return slot;
-}
-
 /* Takes the top of the list of a medium or block class, which is not empty, for the program, which
  * asked for `size` bytes. */
 ALWAYS_INLINE void *magazine_pop(struct heap *heap, unsigned class, size_t size)
 {
     struct slot *slot = heap->free[class];
-    check(heap_magazine(heap, class)->count > 0 && !heap_is_anothers(heap));
+    check(heap->rooms[class] < 0 && !heap_is_anothers(heap));
     if (MW_SLOT_BITMAP && class < CLASSES) {
         harden_slot_leaves(slot, class);
     }
@@ -121,7 +104,7 @@ ALWAYS_INLINE void *magazine_pop(struct heap *heap, unsigned class, size_t size)
     struct extent *extent = block_or(slot, &heap->no_block, class);
     check(class < CLASSES || extent_size(extent) >= class_size(class));
     heap->free[class] = list_next(slot, class);
-    heap_magazine(heap, class)->count--;
+    heap->rooms[class]++;
     heap_count_stack(heap, -extent_pages(extent));
     atomic_set(&extent->state, EXTENT_ACTIVE);
     if (MW_SLOT_BITMAP && class < CLASSES) {
@@ -132,13 +115,18 @@ ALWAYS_INLINE void *magazine_pop(struct heap *heap, unsigned class, size_t size)
     return (void *)extent->start;
 }
 
+/* Whether there may be more in the list of a medium or block class. */
+ALWAYS_INLINE bool magazine_wants(struct heap *heap, unsigned class)
+{
+    return heap->rooms[class] > (int16_t)-heap_magazine(heap, class)->limit;
+}
+
 /* Whether the list of a class has room for what the program freed; `slot` is its place there. Ends the
  * program if it is there already, as the first. */
 ALWAYS_INLINE bool magazine_has_room(struct heap *heap, unsigned class, struct slot *slot)
 {
-    struct magazine *magazine = heap_magazine(heap, class);
-    check((heap->free[class] == NULL) == (magazine->count == 0) && !heap_is_anothers(heap));
-    if (unlikely(magazine->count >= magazine->limit)) {
+    check((heap->free[class] == NULL) == (heap->rooms[class] == 0) && !heap_is_anothers(heap));
+    if (unlikely(!magazine_wants(heap, class))) {
         return false;
     }
     if (unlikely(heap->free[class] == slot)) {
@@ -150,7 +138,7 @@ ALWAYS_INLINE bool magazine_has_room(struct heap *heap, unsigned class, struct s
 ALWAYS_INLINE void magazine_push(struct heap *heap, unsigned class, struct slot *slot)
 {
     slot_push(&heap->free[class], slot);
-    heap_magazine(heap, class)->count++;
+    heap->rooms[class]--;
     heap->puts[class]++;
     heap->until_tick--;
 }

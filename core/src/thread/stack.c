@@ -194,7 +194,7 @@ static void stack_make_private(struct heap *heap)
     heap->is_private = true;
     for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
         if (stack_is_listed(heap, class)) {
-            heap_magazine(heap, block_class_of(class))->limit = UINT16_MAX;
+            heap_magazine(heap, block_class_of(class))->limit = INT16_MAX;
             stack_put(heap, class, cell_empty(&heap->stacks[class]));
         }
     }
@@ -476,8 +476,8 @@ static bool stack_is_valid(struct heap *heap)
         }
         if (page_class_is_listed(class)) {
             struct magazine *list = heap_magazine(heap, block_class_of(class));
-            check(list->limit == (stack_is_listed(heap, class) ? UINT16_MAX : 0));
-            check(stack_is_listed(heap, class) || list->count == 0);
+            check(list->limit == (stack_is_listed(heap, class) ? INT16_MAX : 0));
+            check(stack_is_listed(heap, class) || heap->rooms[block_class_of(class)] == 0);
         }
     }
     return pages <= atomic_get(&heap->stack_pages);

@@ -16,7 +16,7 @@
 /* The heap of a thread that has none: its lists are empty and its clock is due, so the hit paths
  * leave for the slow one, and nothing is ever written to it. Constant, so that it lies in a page of
  * the file. */
-static const struct heap heap_none = {.until_tick = -1};
+static const struct heap heap_none = {.until_tick = -1, .table_most = SMALL_MAX};
 #define HEAP_NONE ((struct heap *)&heap_none)
 
 /* 16 bytes in all, so that a late dlopen finds room. The first is what the hit path uses: it stays

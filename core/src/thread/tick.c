@@ -122,10 +122,10 @@ static void heap_choose_way(struct heap *heap)
     for (unsigned class = CLASSES; class < LIST_CLASSES; class ++) {
         blocks_put += heap->puts[class];
     }
-    bool is_mixed = 16 * (blocks_put - heap->blocks_put) >= WAY_TICKS * heap->list_max;
-    heap->slot_lists = CLASSES;
-    if (heap->is_private && is_mixed) {
-        heap->slot_lists = 0;
+    bool is_mixed =
+        heap->is_private && 16 * (blocks_put - heap->blocks_put) >= WAY_TICKS * heap->list_max;
+    heap_set_way(heap, is_mixed);
+    if (is_mixed) {
         heap->no_block.state = EXTENT_ACTIVE; /* magazine_try_put_any wants each slot's so */
     }
     heap->blocks_put = blocks_put;
@@ -136,7 +136,7 @@ static uint64_t heap_blocks_given(struct heap *heap)
 {
     uint64_t given = 0;
     for (unsigned class = CLASSES; class < LIST_CLASSES; class ++) {
-        given += heap->puts[class] - heap_magazine(heap, class)->count;
+        given += heap->puts[class] - magazine_count(heap, class);
     }
     for (unsigned class = 0; class < LARGE_CLASSES; class ++) {
         given += heap->large_counts[class];
@@ -196,7 +196,7 @@ static bool heap_gives_up_slots(struct heap *heap)
     for (uint64_t left = heap->classes_used >> SMALL_CLASSES; left != 0; left &= left - 1) {
         unsigned class = SMALL_CLASSES + (unsigned)__builtin_ctzl(left);
         const struct class_counts *counts = &heap->counts[class];
-        back += (int64_t)(counts->returned - counts->handed + heap_magazine(heap, class)->count);
+        back += (int64_t)(counts->returned - counts->handed + magazine_count(heap, class));
     }
     int64_t came = back - heap->slots_back;
     bool do_come = 2 * came >= (int64_t)heap->since_look;

@@ -64,7 +64,7 @@ static void take(void)
         list = slot_next(slot);
         memset(slot, 2, SIZE);
         slot_push(&heap->free[class_of_slots()], slot);
-        heap_magazine(heap, class_of_slots())->count++;
+        heap->rooms[class_of_slots()]--;
     }
 }
 
@@ -206,7 +206,7 @@ static void take_twice(void)
         if (slot != NULL) {
             memset(slot, 2, SIZE);
             slot_push(&heap->free[class_of_slots()], slot);
-            heap_magazine(heap, class_of_slots())->count++;
+            heap->rooms[class_of_slots()]--;
         }
     }
 }

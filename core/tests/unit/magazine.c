@@ -29,6 +29,11 @@ static struct magazine *magazine(void)
     return heap_magazine(heap_own, class_of(MEDIUM_SIZE + CANARY_BYTES));
 }
 
+static uint32_t magazine_length(void)
+{
+    return magazine_count(heap_own, class_of(MEDIUM_SIZE + CANARY_BYTES));
+}
+
 TEST(magazine_gives_back_the_slot_freed_last)
 {
     fill_medium(MEDIUM_SIZE);
@@ -49,7 +54,7 @@ TEST(magazine_holds_few_slots)
     for (size_t i = 0; i < MEDIUM_BLOCKS / 2; i++) {
         mw_free(medium_blocks[i]);
         medium_blocks[i] = NULL;
-        CHECK_LE(magazine()->count, magazine()->limit);
+        CHECK_LE(magazine_length(), magazine()->limit);
     }
     CHECK_GE(magazine()->limit, limit);
     CHECK_LE(magazine()->limit * MEDIUM_SIZE, MAGAZINE_BYTES);
@@ -62,9 +67,9 @@ TEST(magazine_holds_few_slots)
 TEST(magazine_begins_small)
 {
     char *first = mw_malloc(MEDIUM_SIZE);
-    CHECK_LE(magazine()->count, 1);
+    CHECK_LE(magazine_length(), 1);
     mw_free(first);
-    CHECK_LE(magazine()->count, 2);
+    CHECK_LE(magazine_length(), 2);
 }
 
 TEST(magazine_gives_everything_back)
@@ -74,7 +79,7 @@ TEST(magazine_gives_everything_back)
         release_medium();
         mw_collect(true);
         CHECK(heap_own->free[class_of(MEDIUM_SIZE + CANARY_BYTES)] == NULL);
-        CHECK_EQ(magazine()->count, 0);
+        CHECK_EQ(magazine_length(), 0);
         CHECK_EQ(usage_now().slab_bytes, 0);
         CHECK(mw_heap_is_valid());
     }
@@ -84,7 +89,7 @@ static uint32_t slots_in_magazines(void)
 {
     uint32_t count = 0;
     for (unsigned class = SMALL_CLASSES; class < CLASSES; class ++) {
-        count += heap_magazine(heap_own, class)->count;
+        count += magazine_count(heap_own, class);
     }
     return count;
 }
@@ -190,10 +195,10 @@ TEST(magazine_of_a_crowd_empties_itself)
     for (size_t i = 0; i < MEDIUM_BLOCKS; i++) {
         struct extent *extent = pagemap_find(medium_blocks[i]);
         mw_free(medium_blocks[i]);
-        CHECK(!extent_is_slab(extent) || magazine()->count <= magazine()->limit);
+        CHECK(!extent_is_slab(extent) || magazine_length() <= magazine()->limit);
     }
     CHECK_EQ(magazine()->limit, 0);
-    CHECK_EQ(magazine()->count, 0);
+    CHECK_EQ(magazine_length(), 0);
     for (size_t i = 0; i < OUTBOXES; i++) {
         CHECK(heap_own->outboxes[i].slab == NULL);
     }
@@ -286,7 +291,7 @@ TEST(magazine_of_a_thread_that_ended_is_empty)
     for (struct heap *at = atomic_get(&heaps.all); at != NULL; at = at->next) {
         if (at != heap_own) {
             CHECK(at->free[class_of(MEDIUM_SIZE + CANARY_BYTES)] == NULL);
-            CHECK_EQ(heap_magazine(at, class_of(MEDIUM_SIZE + CANARY_BYTES))->count, 0);
+            CHECK_EQ(magazine_count(at, class_of(MEDIUM_SIZE + CANARY_BYTES)), 0);
         }
     }
 }
@@ -435,8 +440,8 @@ static size_t overflow_magazine(void)
     heap_set_until_tick(heap_own, INT16_MAX);
     uint16_t before = 0;
     size_t freed = 0;
-    while (magazine()->count >= before) {
-        before = magazine()->count;
+    while (magazine_length() >= before) {
+        before = magazine_length();
         mw_free(medium_blocks[freed]);
         medium_blocks[freed++] = NULL;
     }

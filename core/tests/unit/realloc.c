@@ -161,7 +161,7 @@ TEST(realloc_leaves_room_for_a_block_that_is_built)
     CHECK_LT(mw_malloc_usable_size(block), to + to / BUILD_SHARE + to / 8);
     mw_free(block);
     /* Small ones get none: a move for each class. */
-    CHECK_EQ(build(64, BUILD_MIN, 16, &block), class_of_small(BUILD_MIN) - class_of_small(64));
+    CHECK_EQ(build(64, BUILD_MIN, 16, &block), class_of(BUILD_MIN) - class_of(64));
     mw_free(block);
     CHECK(mw_heap_is_valid());
 }

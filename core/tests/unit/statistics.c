@@ -188,8 +188,8 @@ static void *stop_between_list_and_count(void *ends)
         stack_make_private(heap);
     }
     unsigned list = block_class_of(class);
-    CHECK(heap->free[list] != NULL && heap_magazine(heap, list)->count != 0);
-    heap_magazine(heap, list)->count = 0;
+    CHECK(heap->free[list] != NULL && heap->rooms[list] != 0);
+    heap->rooms[list] = 0;
     thread_leave(heap);
     CHECK_EQ(write(((int *)ends)[1], "", 1), 1);
     pause();
