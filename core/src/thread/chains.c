@@ -89,8 +89,8 @@ static void stack_put(struct heap *heap, unsigned class, struct extent *chain)
     }
     unsigned list = block_class_of(class);
     check(heap->free[list] == NULL && heap->rooms[list] == 0);
-    uint32_t turns = heap_is_sampling(heap) ? heap_turns_of(heap, list) : UINT32_MAX;
-    struct extent *rest = chain_cut(&chain, turns);
+    uint32_t turns = heap_is_sampling(heap) ? heap_turns_of(heap, list) : LISTED_MOST;
+    struct extent *rest = chain_cut(&chain, size_min(turns, LISTED_MOST));
     heap->free[list] = (struct slot *)chain;
     for (struct extent *at = chain; at != NULL; at = at->slab.below) {
         large_note_list(at);
@@ -104,7 +104,7 @@ static void stack_put(struct heap *heap, unsigned class, struct extent *chain)
 
 static void stack_push(struct heap *heap, unsigned class, struct extent *extent)
 {
-    if (!stack_is_listed(heap, class)) {
+    if (!stack_is_listed(heap, class) || heap->rooms[block_class_of(class)] <= -LISTED_MOST) {
         extent->slab.below = cell_empty(&heap->stacks[class]);
         cell_put(&heap->stacks[class], extent);
         return;
@@ -175,6 +175,7 @@ static struct extent *stack_pop(struct heap *heap, unsigned class)
         extent = list_pop_sampling(heap, class);
     } else {
         extent = list_pop(heap, block_class_of(class));
+        extent = extent != NULL ? extent : cell_pop(heap, class); /* behind LISTED_MOST */
     }
     if (extent == NULL) {
         return NULL;

@@ -440,6 +440,9 @@ ALWAYS_INLINE void magazine_set_count(struct heap *heap, unsigned class, uint32_
     heap->rooms[class] = (int16_t) - (int32_t)count;
 }
 
+/* The most blocks of pages that a private list has: so many can be counted. What comes more waits in the cell. */
+#define LISTED_MOST MW_LIMIT(INT16_MAX, 256)
+
 /* Chooses the way of malloc and free: where `is_mixed`, the one for slots and blocks of pages alike, which has no
  * branch on what a block is; see magazine.h. */
 ALWAYS_INLINE void heap_set_way(struct heap *heap, bool is_mixed)

@@ -194,7 +194,7 @@ static void stack_make_private(struct heap *heap)
     heap->is_private = true;
     for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
         if (stack_is_listed(heap, class)) {
-            heap_magazine(heap, block_class_of(class))->limit = INT16_MAX;
+            heap_magazine(heap, block_class_of(class))->limit = LISTED_MOST;
             stack_put(heap, class, cell_empty(&heap->stacks[class]));
         }
     }
@@ -476,7 +476,7 @@ static bool stack_is_valid(struct heap *heap)
         }
         if (page_class_is_listed(class)) {
             struct magazine *list = heap_magazine(heap, block_class_of(class));
-            check(list->limit == (stack_is_listed(heap, class) ? INT16_MAX : 0));
+            check(list->limit == (stack_is_listed(heap, class) ? LISTED_MOST : 0));
             check(stack_is_listed(heap, class) || heap->rooms[block_class_of(class)] == 0);
         }
     }

@@ -456,6 +456,41 @@ TEST(stack_keeps_no_slabs_of_others)
 }
 
 /* Huge blocks come and go without a slot being handed out: time passes all the same. */
+TEST(stack_list_is_no_longer_than_can_be_counted)
+{
+    static struct extent *extents[LISTED_MOST + 20];
+    size_t pages = page_class_pages(PAGE_CLASS_LISTED);
+    unsigned list = block_class_of(PAGE_CLASS_LISTED);
+    mw_free(malloc_pages(pages));
+    stack_set_private(heap_own, true);
+    CHECK(stack_is_listed(heap_own, PAGE_CLASS_LISTED));
+    for (size_t i = 0; i < array_count(extents); i++) {
+        extents[i] = heap_take_pages(heap_own, pages);
+    }
+    heap_own->stack_limit = SIZE_MAX;
+    for (size_t i = 0; i < array_count(extents); i++) {
+        atomic_set(&extents[i]->state,
+                   EXTENT_CACHED); /* heap_put_pages would look at all each time */
+        stack_push(heap_own, PAGE_CLASS_LISTED, extents[i]);
+        heap_count_stack(heap_own, pages);
+    }
+    CHECK_EQ(magazine_count(heap_own, list), LISTED_MOST);
+    CHECK(mw_heap_is_valid());
+    for (size_t i = 0; i < array_count(extents); i++) {
+        CHECK(heap_take_pages(heap_own, pages) != NULL);
+    }
+    CHECK_EQ(magazine_count(heap_own, list), 0);
+    CHECK_EQ(atomic_get(&heap_own->stack_pages), 0);
+
+    stack_set_private(heap_own, false); /* a long chain comes into the list at once */
+    for (size_t i = 0; i < array_count(extents); i++) {
+        heap_put_pages(heap_own, extents[i]);
+    }
+    stack_make_private(heap_own);
+    CHECK_EQ(magazine_count(heap_own, list), LISTED_MOST);
+    CHECK(mw_heap_is_valid());
+}
+
 TEST(stack_huge_blocks_count_for_the_clock)
 {
     mw_free(malloc_pages(20));
