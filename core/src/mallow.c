@@ -126,6 +126,7 @@
 #include "thread/sampling.c"
 #include "thread/tick.c"
 #include "thread/thread.c"
+#include "thread/strict.c"
 #include "thread/count.c"
 #include "thread/heaps.c"
 #include "thread/route.c"

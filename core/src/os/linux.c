@@ -306,6 +306,9 @@ static size_t os_resident_pages(void *start, size_t pages)
 static bool os_is_readable(uintptr_t address)
 {
     check(address % 8 == 0);
+    if (os_refuses_changes()) {
+        return false;
+    }
     long answer = system_call(SYS_rt_sigprocmask, -1, (long)address, 0, 8, 0, 0);
     if (unlikely(answer != -EINVAL && answer != -EFAULT)) {
         struct timespec none = {0, 0};
@@ -317,8 +320,18 @@ static bool os_is_readable(uintptr_t address)
 
 /* --- Waiting ---------------------------------------------------------------------------------- */
 
+/* How long one sleeps that a thread in the strict mode cannot wake. */
+#define STRICT_SLEEP_MS 10u
+
 static void os_wait(void *word, uint32_t expected, uint32_t timeout_ms)
 {
+    if (os_refuses_changes()) {
+        cpu_relax();
+        return;
+    }
+    if (timeout_ms == 0 && unlikely(atomic_get(&some_are_strict))) {
+        timeout_ms = STRICT_SLEEP_MS;
+    }
     struct timespec timeout = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
     system_call(SYS_futex, (long)word, FUTEX_WAIT, (long)expected,
                 timeout_ms != 0 ? (long)&timeout : 0, 0, 0);
@@ -333,6 +346,9 @@ static void os_nap(uint32_t ms)
 
 static void os_wake_one(void *word)
 {
+    if (os_refuses_changes()) {
+        return;
+    }
     system_call(SYS_futex, (long)word, FUTEX_WAKE, 1, 0, 0, 0);
 }
 

@@ -131,7 +131,8 @@ static uint64_t os_now_ms(void);
 /* Nanoseconds of the same clock, exactly. */
 static uint64_t os_now_ns(void);
 
-/* Sleeps while *word == expected, until a wake or, with timeout_ms != 0, at most that long. */
+/* Sleeps while *word == expected, until a wake or, with timeout_ms != 0, at most that long. It may return for no
+ * reason: a thread in the strict mode of seccomp neither sleeps nor wakes. */
 static void os_wait(void *word, uint32_t expected, uint32_t timeout_ms);
 static void os_wake_one(void *word);
 

@@ -372,23 +372,6 @@ static void thread_stay_slow(void)
     heap_self = HEAP_NONE;
 }
 
-static bool own_heap_is_strict(void)
-{
-    struct heap *heap = heap_own;
-    return heap > HEAP_FREES(FREES_WITHOUT_HEAP) && heap->is_strict;
-}
-
-static bool (*const os_thread_is_strict)(void) = own_heap_is_strict;
-
-static void thread_note_strict(bool begins)
-{
-    struct heap *heap = heap_own;
-    if (heap > HEAP_FREES(FREES_WITHOUT_HEAP)) {
-        heap->is_strict = begins;
-        os_note_strict();
-    }
-}
-
 static unsigned thread_arenas(void)
 {
     lock_take(&process.heaps_lock);

@@ -42,8 +42,9 @@ static bool thread_stays_slow(void);
 static void thread_stay_slow(void);
 
 /* This thread is about to be in the strict mode of seccomp (os/os.h), or is not, after all. From any thread or
- * signal handler. One that has no heap yet is not noted: it needs memory in any case. What a child of vfork does, which has its
- * parent's heap, is noted of the parent. */
+ * signal handler. One that has no heap gets it now: later the kernel would end the thread for asking for memory, perhaps
+ * while it holds a lock. One that can have none is not noted. What a child of vfork does, which has its parent's heap, is
+ * noted of the parent. */
 UNUSED static void thread_note_strict(bool begins);
 
 /* How many arenas there are, or will be when there are threads enough. */

@@ -62,6 +62,9 @@ static void rob_heaps_at_rest(uint64_t now_ms)
 
 static void keep_house(uint64_t now_ms, bool may_call_hooks)
 {
+    if (os_refuses_changes()) {
+        return; /* nothing can be given back by this thread */
+    }
     uint64_t last = atomic_get(&heaps.kept_house_ms);
     if (now_ms < last + HOUSE_MS || !atomic_replace(&heaps.kept_house_ms, &last, now_ms) ||
         last == 0) {

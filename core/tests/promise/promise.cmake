@@ -43,7 +43,8 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         fork_chain fork_first_heap locked_memory limit limit_cgroup stats_json deepbind foreign_clock
         cut_guard trimmed no_guards reused_holes regrowth children_differ held
         scattered beside emptied many_stacks small_data no_actions small_pages each_instruction
-        start_together looked_at written crowded stuck_guards strict_frees)
+        start_together looked_at written crowded stuck_guards strict_frees
+        strict_works)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -91,6 +92,9 @@ mallow_promise(crowded secure "")
 mallow_promise(cut_guard secure "")
 mallow_promise(strict_frees secure "security:4") # all large blocks have guards
 mallow_promise(strict_frees debug "")
+foreach(mode IN LISTS MALLOW_MODES)
+  mallow_promise(strict_works ${mode} "")
+endforeach()
 mallow_promise(children_differ secure "")
 mallow_promise(held secure "dirty_decay_ms:200,purge_thread:true")
 if("debug" IN_LIST MALLOW_MODES)
