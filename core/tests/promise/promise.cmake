@@ -92,9 +92,9 @@ mallow_promise(crowded secure "")
 mallow_promise(cut_guard secure "")
 mallow_promise(strict_frees secure "security:4") # all large blocks have guards
 mallow_promise(strict_frees debug "")
-foreach(mode IN LISTS MALLOW_MODES)
-  mallow_promise(strict_works ${mode} "")
-endforeach()
+mallow_promise(strict_works fast "")
+mallow_promise(strict_works secure "")
+mallow_promise(strict_works secure "memory_limit:80%") # which asks the cgroup now and then
 mallow_promise(children_differ secure "")
 mallow_promise(held secure "dirty_decay_ms:200,purge_thread:true")
 if("debug" IN_LIST MALLOW_MODES)

@@ -13,14 +13,14 @@
 
 #include "promise.h"
 
-enum { ROUNDS = 3000000, SLOTS = 64, OTHERS = 2, SIZE_MOST = 1000 };
+enum { ROUNDS = 1000000, SLOTS = 64, OTHERS = 4, SMALL = 1000, LARGE = 100000, LARGE_EACH = 4 };
 
 static _Atomic(char *) slots[SLOTS];
 static _Atomic int strict_is; /* 1: it works, 2: it has ended its work */
 
 static void turn_over(unsigned round)
 {
-    char *block = malloc(round * 7919u % SIZE_MOST + 1);
+    char *block = malloc(round * 7919u % (round % LARGE_EACH == 0 ? LARGE : SMALL) + 1);
     if (block != NULL) {
         *block = (char)round;
     }
