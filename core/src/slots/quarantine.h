@@ -16,6 +16,7 @@
 static struct quarantine {
     struct lock lock;
     uint64_t *ring; /* const once made: block in the low 48 bits, weight in units of 16 bytes */
+    size_t places;  /* lock: track; of the ring that are used, a power of two */
     size_t first;   /* lock: track; where the oldest is */
     size_t count;   /* lock: track */
     size_t bytes;   /* lock: track; the sum of the weights */
