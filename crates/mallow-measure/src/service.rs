@@ -134,11 +134,7 @@ impl Service {
         if sample.outcome == Outcome::Finished {
             sample.outcome = judged(ending, was_gone);
         }
-        sample.user_s = usage.user.as_secs_f64();
-        sample.system_s = usage.system.as_secs_f64();
-        sample.peak_rss = usage.peak_rss_bytes as f64;
-        sample.minor_faults = usage.minor_faults as f64;
-        sample.major_faults = usage.major_faults as f64;
+        sample.count(usage);
         Ok(sample)
     }
 
@@ -284,6 +280,15 @@ mod tests {
         let gone = outcome("echo up; sleep 0.1; exit 0");
         assert_eq!((gone, gone.code()), (Outcome::Gone, 1));
         assert_eq!(gone.describe(), "ended before the load did");
+    }
+
+    /// The kernel tells of a server's children only if it waits for them, which one that is ended does not.
+    #[test]
+    fn the_peak_takes_in_the_workers() {
+        let server = "(x=$(head -c 30000000 /dev/zero | tr '\\0' a); echo up; sleep 100; echo $x) & sleep 100";
+        let sample = run(server, Limits::default()).expect("sh starts");
+        let average = sample.average_rss.expect("long enough to sample");
+        assert!(average > 25e6 && sample.peak_rss >= average, "{sample:?}");
     }
 
     /// Servers have an exit code of their own for it.
