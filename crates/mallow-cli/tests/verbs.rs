@@ -644,7 +644,9 @@ fn a_server_is_ready_when_it_takes_connections() {
     let by_port = words(&port, &format!("port:{port}"));
     refuses(&by_port, 4, "has its place taken");
     drop(free);
-    for words in [by_port, words(path.to_str().unwrap(), &format!("unix:{}", path.display()))] {
+    let by_address = words(&port, &format!("127.0.0.1:{port}"));
+    let by_path = words(path.to_str().unwrap(), &format!("unix:{}", path.display()));
+    for words in [by_port, by_address, words(&port, &port), by_path] {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let ran = run(&words);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);

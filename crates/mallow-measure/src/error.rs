@@ -20,7 +20,7 @@ pub enum Error {
     #[error("The expression of --ready cannot be understood: {0}.")]
     BadPattern(String),
 
-    #[error("--ready {0} names no port: a number from 1 to 65535 follows port:.")]
+    #[error("--ready {0} names no port: that is a number from 1 to 65535, as in 127.0.0.1:80.")]
     BadPort(String),
 
     #[error("An expression of --value cannot be used: {0}.")]

@@ -2,12 +2,13 @@
 //! A service under measurement: started, waited for, put under load, stopped.
 
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mallow_os::{ChildSetup, Ending, threads};
@@ -31,19 +32,21 @@ pub const STOPS_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 enum Sign {
     Line(Regex),
-    /// Connections are taken there.
-    Port(u16),
+    /// Connections are taken at one of these hosts.
+    Tcp(Vec<String>, u16),
     Socket(PathBuf),
 }
 
 impl Sign {
     fn parse(ready: &str) -> Result<Sign> {
-        if let Some(port) = ready.strip_prefix("port:") {
-            let port = port.parse().ok().filter(|port| *port != 0);
-            return port.map(Sign::Port).ok_or_else(|| Error::BadPort(ready.into()));
-        }
         if let Some(path) = ready.strip_prefix("unix:") {
             return Ok(Sign::Socket(path.into()));
+        }
+        if let Some((hosts, port)) = address(ready) {
+            let port = port.parse().ok().filter(|port| *port != 0);
+            return port
+                .map(|port| Sign::Tcp(hosts, port))
+                .ok_or_else(|| Error::BadPort(ready.into()));
         }
         let line = Regex::new(ready).map_err(|error| Error::BadPattern(error.to_string()))?;
         Ok(Sign::Line(line))
@@ -53,11 +56,21 @@ impl Sign {
     fn answers(&self) -> bool {
         match self {
             Sign::Line(_) => false,
-            Sign::Port(port) => [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
-                .map(|address| SocketAddr::new(address, *port))
+            Sign::Tcp(hosts, port) => hosts
                 .iter()
-                .any(|address| TcpStream::connect_timeout(address, ANSWERS_WITHIN).is_ok()),
+                .filter_map(|host| (host.as_str(), *port).to_socket_addrs().ok())
+                .flatten()
+                .any(|address| TcpStream::connect_timeout(&address, ANSWERS_WITHIN).is_ok()),
             Sign::Socket(path) => UnixStream::connect(path).is_ok(),
+        }
+    }
+
+    /// What was waited for in vain.
+    fn missing(&self) -> String {
+        match self {
+            Sign::Line(line) => format!("no line that it printed matches {line}"),
+            Sign::Tcp(hosts, port) => format!("nobody answers at port {port} of {}", hosts[0]),
+            Sign::Socket(path) => format!("nobody answers at {}", path.display()),
         }
     }
 
@@ -65,8 +78,32 @@ impl Sign {
     fn line(&self) -> Option<Regex> {
         match self {
             Sign::Line(line) => Some(line.clone()),
-            Sign::Port(_) | Sign::Socket(_) => None,
+            Sign::Tcp(..) | Sign::Socket(_) => None,
         }
+    }
+}
+
+/// The hosts and the port that are meant; `None` of an expression. A name that is no host for certain needs
+/// tcp://, since a server may print `ready:1`.
+fn address(ready: &str) -> Option<(Vec<String>, &str)> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    let here = || vec![Ipv4Addr::LOCALHOST.to_string(), Ipv6Addr::LOCALHOST.to_string()];
+    if let Some(port) = ready.strip_prefix("port:").or(is_number(ready).then_some(ready)) {
+        return Some((here(), port));
+    }
+    let named = ready.strip_prefix("tcp://");
+    let (host, port) = match named.unwrap_or(ready).rsplit_once(':') {
+        Some((host, port)) if is_number(port) => (host, port),
+        _ => return named.map(|rest| (here(), rest)),
+    };
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_host = named.is_some()
+        || host == "localhost"
+        || host.parse::<Ipv4Addr>().is_ok()
+        || bare.is_some_and(|host| host.parse::<Ipv6Addr>().is_ok());
+    match host {
+        "" | "*" => Some((here(), port)),
+        _ => is_host.then(|| (vec![bare.unwrap_or(host).into()], port)),
     }
 }
 
@@ -77,8 +114,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Ready when a line of its output matches the expression, or when connections are taken at `port:N` or
-    /// `unix:PATH`; `load` is the client.
+    /// Ready when connections are taken at the address, or at the socket `unix:PATH`, or when a line of its
+    /// output matches the expression; `load` is the client.
     pub fn new(ready: &str, load: Vec<OsString>) -> Result<Service> {
         let ready = Sign::parse(ready)?;
         if load.is_empty() {
@@ -147,17 +184,41 @@ impl Service {
 }
 
 /// Reports the first line that matches; reads on so that the server never waits for us.
-fn read_lines(reader: std::io::PipeReader, ready: Option<Regex>) -> Result<Receiver<()>> {
-    let (sender, receiver) = channel();
+fn read_lines(reader: std::io::PipeReader, ready: Option<Regex>) -> Result<Readiness> {
+    let (sender, matched) = channel();
+    let last = Arc::<Mutex<String>>::default();
+    let said = Arc::clone(&last);
     threads::spawn("server", move || {
         let mut sender = Some(sender);
         each_line(reader, |line| {
+            if let Some(mut said) = said.lock().ok().filter(|_| !line.trim().is_empty()) {
+                line.trim().clone_into(&mut said);
+            }
             if sender.is_some() && ready.as_ref().is_some_and(|ready| ready.is_match(line)) {
                 let _ = sender.take().map(|sender| sender.send(()));
             }
         });
     })?;
-    Ok(receiver)
+    Ok(Readiness { matched, last })
+}
+
+/// What is heard of a server.
+struct Readiness {
+    /// That a line matched. Disconnected where there will be no more lines.
+    matched: Receiver<()>,
+    last: Arc<Mutex<String>>,
+}
+
+impl Readiness {
+    /// Mostly its last line says why.
+    fn ended(&self) -> String {
+        let said = self.last.lock().map(|said| said.clone()).unwrap_or_default();
+        let said = said.replace(char::is_control, " ");
+        match said.trim_end_matches('.') {
+            "" => "ended before it was ready".into(),
+            said => format!("ended before it was ready, and said last: {said}"),
+        }
+    }
 }
 
 /// How a server began.
@@ -169,7 +230,7 @@ enum Begun {
 
 fn wait_until_ready(
     ready: &Sign,
-    readiness: &Receiver<()>,
+    readiness: &Readiness,
     server: u32,
     limits: Limits,
     interrupted: &AtomicBool,
@@ -179,13 +240,13 @@ fn wait_until_ready(
     let start = Instant::now();
     let ready_within = limits.begin.map_or(READY_WITHIN, |limit| limit.min(READY_WITHIN));
     loop {
-        match readiness.recv_timeout(LOOK_EVERY) {
+        match readiness.matched.recv_timeout(LOOK_EVERY) {
             Ok(()) => return Ok(Begun::Ready),
             // Who is to take connections may close its output.
             Err(RecvTimeoutError::Disconnected)
                 if ready.line().is_some() || mallow_os::wait_readable(&pidfd, LOOK_EVERY)? =>
             {
-                return Ok(Begun::Failed("ended before it was ready".into()));
+                return Ok(Begun::Failed(readiness.ended()));
             }
             Err(_) if ready.answers() => return Ok(Begun::Ready),
             Err(_) => {}
@@ -196,15 +257,18 @@ fn wait_until_ready(
         } else if limits.memory.is_some_and(|limit| resident > limit) {
             return Ok(Begun::Cut(Outcome::OverMemory));
         } else if start.elapsed() >= ready_within {
-            return Ok(Begun::Failed(too_late(ready_within)));
+            return Ok(Begun::Failed(too_late(ready_within, ready)));
         }
     }
 }
 
-fn too_late(within: Duration) -> String {
+fn too_late(within: Duration, ready: &Sign) -> String {
+    let missing = ready.missing();
     match within {
-        READY_WITHIN => "was not ready within a minute".into(),
-        timeout => format!("was not ready within the {} s of --timeout", timeout.as_secs_f64()),
+        READY_WITHIN => format!("was not ready within a minute: {missing}"),
+        timeout => {
+            format!("was not ready within the {} s of --timeout: {missing}", timeout.as_secs_f64())
+        }
     }
 }
 
@@ -268,8 +332,50 @@ mod tests {
         let said = run("exec sleep 100", limits).map(|sample| sample.outcome);
         let said = said.map_err(|error| error.to_string());
         let text = said.expect_err("it is not ready");
-        assert!(text.contains("was not ready within the 0.2 s of --timeout"), "{text}");
-        assert_eq!(too_late(READY_WITHIN), "was not ready within a minute");
+        let sentence =
+            "was not ready within the 0.2 s of --timeout: no line that it printed matches ^up$";
+        assert!(text.contains(sentence), "{text}");
+        let minute = too_late(READY_WITHIN, &Sign::parse("localhost:9").expect("an address"));
+        assert_eq!(minute, "was not ready within a minute: nobody answers at port 9 of localhost");
+    }
+
+    #[test]
+    fn a_server_that_ends_has_its_last_word() {
+        let said = |server: &str| run(server, Limits::default()).expect_err("it ends").to_string();
+        let text = said("echo begin; echo 'no such port.' >&2; echo; exit 1");
+        assert!(
+            text.contains("ended before it was ready, and said last: no such port. "),
+            "{text}"
+        );
+        assert!(said("exit 1").contains("ended before it was ready. "));
+    }
+
+    #[test]
+    fn an_address_is_no_expression() {
+        let here = "127.0.0.1 ::1";
+        for (ready, hosts, port) in [
+            ("127.0.0.1:80", "127.0.0.1", "80"),
+            ("localhost:80", "localhost", "80"),
+            ("[::1]:80", "::1", "80"),
+            ("tcp://db.example:80", "db.example", "80"),
+            ("tcp://[fe80::2]:80", "fe80::2", "80"),
+            ("tcp://:80", here, "80"),
+            ("tcp://80", here, "80"),
+            ("port:80", here, "80"),
+            ("*:80", here, "80"),
+            (":80", here, "80"),
+            ("80", here, "80"),
+        ] {
+            let (found, at) = address(ready).expect(ready);
+            assert_eq!((found.join(" ").as_str(), at), (hosts, port), "{ready}");
+        }
+        for ready in ["ready:1", "on 127.0.0.1:80", "::1:80", "[:]:80", "80$", "", "unix:80", "up:"]
+        {
+            assert_eq!(address(ready), None, "{ready}");
+        }
+        for ready in ["port:0", "port:70000", "70000", ":0", "tcp://db.example", "tcp://"] {
+            assert!(matches!(Sign::parse(ready), Err(Error::BadPort(_))), "{ready}");
+        }
     }
 
     #[test]

@@ -32,9 +32,9 @@ pub struct ServiceArgs {
     #[arg(long, value_name = "CMD", requires = "ready")]
     pub server: Option<String>,
 
-    /// The service is ready when a line of its output matches this expression, or, of port:N or unix:PATH, when
-    /// it takes connections there
-    #[arg(long, value_name = "REGEX|port:N|unix:PATH", requires = "server")]
+    /// The service is ready when it takes connections at this address (127.0.0.1:80, localhost:80, :80, 80,
+    /// tcp://NAME:80, unix:PATH), or, of anything else, when a line of its output matches this expression
+    #[arg(long, value_name = "ADDRESS|REGEX", requires = "server")]
     pub ready: Option<String>,
 
     /// Shell command that puts load on the service; its time is what is measured
