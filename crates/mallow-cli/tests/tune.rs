@@ -330,3 +330,30 @@ fn services_that_cannot_be_tuned_are_refused() {
     refuses(&words, 9, &["ended with exit code 9"]);
     refuses(&["tune", "--prepare", "true", "trace"], 2, &["trace"]);
 }
+
+/// The peak of threads on Mallow depends on the CPUs that they happen to be on: one run in lockstep that counts
+/// for each round would prove any difference.
+#[test]
+fn each_round_of_a_replay_measures_memory_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let source = include_str!("programs/churn.c");
+    let Some(program) = compile("cc", folder.path(), source, &["-O1", "-pthread"]) else { return };
+    let trace = path("trace");
+    let recorded =
+        run(&["record", "-q", "-a", "mallow", "-o", &trace, "--", program.to_str().unwrap()]);
+    assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    let state = path("state");
+    ended(&run(&["tune", "-q", "-a", "mallow", "-r", "9", "--json", "--state", &state, &trace]));
+    let text = std::fs::read_to_string(&state).unwrap();
+    let state: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let peaks = |candidate: &serde_json::Value| {
+        let trials = state["trials"].as_array().unwrap().iter();
+        let own = trials
+            .filter(|trial| trial["stage"] == "confirmation" && trial["candidate"] == *candidate);
+        own.map(|trial| trial["peak_rss"].as_f64().unwrap() as u64).collect::<Vec<_>>()
+    };
+    let defaults = peaks(&0.into());
+    assert_eq!(defaults.len(), 9, "{text}");
+    assert!(defaults.iter().any(|peak| *peak != defaults[0]), "{defaults:?}");
+}

@@ -50,9 +50,6 @@ pub trait Bench {
 
     /// A run that takes longer is given up.
     fn set_timeout(&mut self, _timeout: Duration) {}
-
-    /// Whether memory comes out the same each time.
-    fn is_exact(&self) -> bool;
 }
 
 /// Who is told how a search goes on.
@@ -306,7 +303,6 @@ impl<E: From<Error>> Search<'_, E> {
         let judge = self.judge(finalists.len());
         let Aim { budget, runs, .. } = self.aim;
         let others = finalists.to_vec();
-        let is_exact = bench.is_exact();
         self.stage(bench, stage, &cells, |search, round| {
             let next = search.run_time() * u32::try_from(cells.len()).unwrap_or(u32::MAX);
             let has_time = search.elapsed() + next <= budget;
@@ -314,7 +310,7 @@ impl<E: From<Error>> Search<'_, E> {
                 Some(runs) => round < runs,
                 None if round < judge.fewest_rounds().max(ROUNDS.0) => has_time,
                 None => {
-                    let is_narrow = search.is_narrow(stage, judge, &others, is_exact);
+                    let is_narrow = search.is_narrow(stage, judge, &others);
                     round < ROUNDS.1 && has_time && !is_narrow
                 }
             }
@@ -326,11 +322,8 @@ impl<E: From<Error>> Search<'_, E> {
         Judge::new(JUDGED * finalists, self.aim.margin)
     }
 
-    fn is_narrow(&self, stage: Stage, judge: Judge, others: &[Index], is_exact: bool) -> bool {
-        let figures: &[fn(&Trial) -> f64] = match is_exact {
-            true => &[|trial| trial.time_s],
-            false => &[|trial| trial.time_s, |trial| trial.peak_rss],
-        };
+    fn is_narrow(&self, stage: Stage, judge: Judge, others: &[Index]) -> bool {
+        let figures: [fn(&Trial) -> f64; 2] = [|trial| trial.time_s, |trial| trial.peak_rss];
         others.iter().all(|index| {
             figures.iter().all(|figure| {
                 let compared = judge.compare(&self.pairs(stage, *index, *figure));

@@ -80,7 +80,6 @@ fn has_run(search: &Search<Error>, index: Index) -> bool {
 /// The defaults, what was confirmed, and the rest.
 fn entries(search: &Search<Error>, about: &About, finalists: &[Index]) -> Result<Vec<Entry>> {
     let judge = search.judge(finalists.len());
-    let is_exact = about.confirmed_on == Ground::Replay;
     let mut entries = Vec::new();
     let rest = (1..=search.candidates.len()).filter(|index| !finalists.contains(index));
     let order = [DEFAULTS].into_iter().chain(finalists.iter().copied()).chain(rest);
@@ -94,8 +93,8 @@ fn entries(search: &Search<Error>, about: &About, finalists: &[Index]) -> Result
             _ if has_run(search, index) => Standing::Dropped,
             _ => Standing::NotTried,
         };
-        let figures = |stage, exact| figures(search, stage, index, judge, exact);
-        let confirmed = figures(Stage::Confirmation, is_exact);
+        let figures = |stage| figures(search, stage, index, judge);
+        let confirmed = figures(Stage::Confirmation);
         entries.push(Entry {
             settings: candidate.map_or("defaults".into(), Candidate::name),
             environment: about.base.variables(candidate)?,
@@ -105,7 +104,7 @@ fn entries(search: &Search<Error>, about: &About, finalists: &[Index]) -> Result
             searched: searched(search, index),
             broken_limits: broken_limits(search, index),
             confirmed,
-            second: figures(Stage::Second, true),
+            second: figures(Stage::Second),
             is_on_front: false,
         });
     }
@@ -117,26 +116,23 @@ fn figures(
     stage: Stage,
     index: Index,
     judge: mallow_measure::verdict::Judge,
-    is_exact: bool,
 ) -> Option<Figures> {
     let trials = search.trials(stage, index);
     let metric = |value: fn(&Trial) -> f64| {
         let values: Vec<f64> = trials.iter().map(|(_, trial)| value(trial)).collect();
         Metric::of(&values)
     };
-    let versus = |value: fn(&Trial) -> f64, is_exact: bool| {
-        let pairs = search.pairs(stage, index, value);
-        let judged = if is_exact { judge.versus_exact(&pairs) } else { judge.versus(&pairs) };
-        judged.filter(|_| index != DEFAULTS)
+    let versus = |value: fn(&Trial) -> f64| {
+        judge.versus(&search.pairs(stage, index, value)).filter(|_| index != DEFAULTS)
     };
     Some(Figures {
         rounds: trials.len(),
         wall_s: metric(|trial| trial.time_s)?,
         cpu_s: metric(|trial| trial.cpu_s)?,
         peak_rss: metric(|trial| trial.peak_rss)?,
-        time: versus(|trial| trial.time_s, false),
-        cpu: versus(|trial| trial.cpu_s, false),
-        memory: versus(|trial| trial.peak_rss, is_exact),
+        time: versus(|trial| trial.time_s),
+        cpu: versus(|trial| trial.cpu_s),
+        memory: versus(|trial| trial.peak_rss),
     })
 }
 

@@ -86,20 +86,15 @@ impl Bench for OnCommand<'_> {
     fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = Some(timeout);
     }
-
-    fn is_exact(&self) -> bool {
-        false
-    }
 }
 
-/// Memory is that of lockstep, which comes out the same each time; speed that of free mode.
+/// Memory is that of lockstep, speed that of free mode. Both are run anew each time: some allocators' peaks
+/// depend on the CPUs that the threads happen to be on, and a run that is counted twice would prove it.
 pub struct OnReplay<'a> {
     pub base: &'a Base,
     pub player: &'a Player,
     pub input: &'a Input,
     pub interrupted: &'a AtomicBool,
-    /// Peaks, by candidate.
-    pub peaks: BTreeMap<Index, f64>,
 }
 
 impl OnReplay<'_> {
@@ -120,17 +115,13 @@ type Played = std::result::Result<mallow_replay::Run, Failure>;
 impl Bench for OnReplay<'_> {
     type Error = Error;
 
-    fn run(&mut self, index: Index, candidate: Option<&Candidate>) -> Result<Option<Outcome>> {
+    fn run(&mut self, _: Index, candidate: Option<&Candidate>) -> Result<Option<Outcome>> {
         let contender = self.base.contender(candidate)?;
-        let peak_rss = match self.peaks.get(&index) {
-            Some(peak) => *peak,
-            None => match self.play(&contender, "lockstep")? {
-                None => return Ok(None),
-                Some(Err(failure)) => return Ok(Some(Err(failure))),
-                Some(Ok(run)) => run.peak_rss as f64,
-            },
+        let peak_rss = match self.play(&contender, "lockstep")? {
+            None => return Ok(None),
+            Some(Err(failure)) => return Ok(Some(Err(failure))),
+            Some(Ok(run)) => run.peak_rss as f64,
         };
-        self.peaks.insert(index, peak_rss);
         let free = self.play(&contender, "free")?;
         let trial = |run: mallow_replay::Run| Trial {
             time_s: run.wall_ns as f64 / 1e9,
@@ -138,9 +129,5 @@ impl Bench for OnReplay<'_> {
             peak_rss,
         };
         Ok(free.map(|free| free.map(trial)))
-    }
-
-    fn is_exact(&self) -> bool {
-        true
     }
 }

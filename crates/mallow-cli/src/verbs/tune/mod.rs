@@ -336,11 +336,7 @@ impl Tuning<'_> {
         }
         let bench: &mut dyn Bench<Error = Error> = match (&mut on_command, &mut on_replay) {
             (Some(command), _) => command,
-            (None, Some(replay)) => {
-                // What is confirmed is measured anew.
-                replay.peaks.clear();
-                replay
-            }
+            (None, Some(replay)) => replay,
             (None, None) => return Ok(finalists),
         };
         search.confirm(bench, Stage::Confirmation, &finalists)?;
@@ -357,7 +353,6 @@ impl Tuning<'_> {
             player: &replayed.player,
             input: &replayed.input,
             interrupted: search.interrupted,
-            peaks: BTreeMap::new(),
         }
     }
 

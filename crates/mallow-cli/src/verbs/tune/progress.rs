@@ -8,6 +8,7 @@ use mallow_launch::settings::Candidate;
 use mallow_measure::search::Progress;
 use mallow_measure::search::halving::Schedule;
 use mallow_measure::search::trial::Trial;
+use mallow_stats::figures::counted;
 
 use crate::output::{self, Notes};
 
@@ -38,8 +39,8 @@ impl Progress for Bar {
         // With what came before it; of a search that goes on the first run is not made again.
         let run_s = self.since.elapsed().as_secs_f64().max(first.time_s);
         self.notes.note(&format!(
-            "{} settings to try{all}, {} runs at least of about {} each{}: {}.",
-            schedule.candidates,
+            "{} to try{all}, {} runs at least of about {} each{}: {}.",
+            counted(schedule.candidates as u64, "setting"),
             schedule.runs(),
             output::seconds(run_s),
             included(self.has_prepare),

@@ -10,6 +10,7 @@ use mallow_measure::machine::Machine;
 use mallow_measure::search::limit::Constraint;
 use mallow_measure::statistics::Verdict;
 use mallow_measure::verdict::{Metric, Versus};
+use mallow_stats::figures::counted;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -448,8 +449,8 @@ fn nothing_proven(entries: &[Entry], confirmed: &[usize], settings: &Settings) -
         rest => format!(" (for {rest} more the budget had no time)"),
     };
     let none = format!(
-        "of {} settings tried{rest}, none was proven better by {margin} % or more",
-        settings.settings_tried
+        "of {} tried{rest}, none was proven better by {margin} % or more",
+        counted(settings.settings_tried as u64, "setting")
     );
     let (end, mut text) = if gain.is_empty() {
         let mut text = format!("The defaults are as good as anything found: {none}.");

@@ -34,6 +34,10 @@ struct Made<'a> {
     /// The runs that fail, if they are of the defaults.
     failing: std::ops::Range<usize>,
     random: StdRng,
+    /// Other programs come and go: runs drift together, some are held up, and memory varies as much as time.
+    is_busy: bool,
+    /// Of the confirmation; `None`: until the intervals are narrow.
+    rounds: Option<u32>,
     run_s: f64,
     /// How often the first run takes that.
     held_up: f64,
@@ -64,15 +68,14 @@ impl Bench for Made<'_> {
             self.factors.get(number).copied()
         });
         let (time, memory) = own.fold((1.0, 1.0), |all, own| (all.0 * own.0, all.1 * own.1));
+        let is_spike = self.is_busy && self.random.random_bool(0.05);
         let mut noise = |size: f64| 1.0 + size * -self.random.random::<f64>().ln();
         let held_up = if self.runs == 1 { self.held_up } else { 1.0 };
-        let time_s = self.run_s * time * held_up * noise(0.04);
-        let peak_rss = 1e8 * memory * noise(0.004);
+        let spike = if is_spike { 1.5 } else { 1.0 };
+        let drift = 1.0 + if self.is_busy { 0.1 * (self.runs as f64 / 50.0).sin() } else { 0.0 };
+        let time_s = self.run_s * time * held_up * spike * drift * noise(0.04);
+        let peak_rss = 1e8 * memory * noise(if self.is_busy { 0.04 } else { 0.004 });
         Ok(Some(Ok(Trial { time_s, cpu_s: time_s * noise(0.01), peak_rss })))
-    }
-
-    fn is_exact(&self) -> bool {
-        false
     }
 }
 
@@ -105,6 +108,8 @@ fn made<'a>(factors: &[(f64, f64)], seed: u64, interrupted: &'a AtomicBool) -> M
         fails: None,
         failing: 0..0,
         random: StdRng::seed_from_u64(seed),
+        is_busy: false,
+        rounds: Some(12),
         run_s: 0.1,
         held_up: 1.0,
         budget: Duration::from_secs(3600),
@@ -129,7 +134,7 @@ fn tune_under(
     let has_second = second.is_some();
     let bar = Bar::new(Notes { quiet: true }, false);
     let keep = |state: &State| file.map_or(Ok(()), |path| kept::write(state, path));
-    let aim = Aim { constraints, budget: bench.budget, runs: Some(12), margin: 2.0 };
+    let aim = Aim { constraints, budget: bench.budget, runs: bench.rounds, margin: 2.0 };
     let mut search = Search::new(aim, space(8), state, &keep, interrupted, &bar, Instant::now());
     let mut finalists = Vec::new();
     if let Begun::Searching(schedule) = search.begin(bench).unwrap() {
@@ -198,17 +203,23 @@ fn limits_hold_on_the_second_recording_too() {
 /// Settings that do nothing: among many of them some look good by chance, and are not believed.
 #[test]
 fn where_nothing_helps_nothing_is_claimed() {
-    const TRIALS: u32 = 60;
-    let mut claimed = 0;
-    for seed in 0..TRIALS {
-        let interrupted = AtomicBool::new(false);
-        let mut bench = made(&[(1.0, 1.0); 8], 1000 + u64::from(seed), &interrupted);
-        let (report, _) = tune(&mut bench, State::new(subject(), u64::from(seed)), None);
-        let is_none = matches!(report.end, End::DefaultsAreAsGood | End::Inconclusive);
-        claimed += u32::from(!is_none);
+    const TRIALS: u32 = 400;
+    for (is_busy, rounds) in [(false, Some(12)), (true, Some(12)), (true, None)] {
+        let mut claimed = 0;
+        for seed in 0..u64::from(TRIALS) {
+            let interrupted = AtomicBool::new(false);
+            let mut bench = made(&[(1.0, 1.0); 8], 1000 + seed, &interrupted);
+            (bench.is_busy, bench.rounds) = (is_busy, rounds);
+            let (report, _) = tune(&mut bench, State::new(subject(), seed), None);
+            let is_none = matches!(report.end, End::DefaultsAreAsGood | End::Inconclusive);
+            claimed += u32::from(!is_none);
+        }
+        // At most 5 %, and three standard errors of so many trials.
+        let most = 0.05 + 3.0 * (0.05 * 0.95 / f64::from(TRIALS)).sqrt();
+        let rate = f64::from(claimed) / f64::from(TRIALS);
+        eprintln!("busy {is_busy}, {rounds:?} rounds: {rate}");
+        assert!(rate <= most, "{rate} of the searches found what is not there");
     }
-    // At most 5 %, and three standard errors of so many trials.
-    assert!(claimed <= 8, "{claimed} of {TRIALS} searches found what is not there");
 }
 
 #[test]
