@@ -49,6 +49,7 @@ mod serve_pyroscope;
 mod stats_core;
 mod top;
 mod tune;
+mod tune_interrupted;
 mod verbs;
 mod watch;
 
