@@ -42,6 +42,8 @@ impl Tally {
     pub fn figures(&self) -> Option<Figures> {
         let time = self.time();
         let average = if time > 0.0 { self.area / time } else { self.figures.end };
+        // What is added up is rounded.
+        let average = average.min(self.figures.peak);
         (self.count > 0).then_some(Figures { average, ..self.figures })
     }
 }
@@ -86,6 +88,16 @@ pub fn higher(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_average_of_what_stays_the_same_is_not_above_it() {
+        for turns in 2..200u32 {
+            let mut tally = Tally::default();
+            (0..turns).for_each(|turn| tally.add(f64::from(turn) * 0.0011 + 0.0003, 106_414_080.0));
+            let figures = tally.figures().unwrap();
+            assert!(figures.average <= figures.peak, "{turns}: {figures:?}");
+        }
+    }
 
     fn figures(points: &[(f64, f64)]) -> Option<Figures> {
         let mut tally = Tally::default();
