@@ -23,10 +23,12 @@ use super::memory::Samples;
 use super::stacks::{ScriptFrames, Stacks};
 use super::{Error, Recorded, Result, StackKind, cannot_write, create, cut_off, header};
 use super::{site, unwind};
-use mallow_process::binding::{Failure, Inspector, Report};
+use mallow_process::binding::{self, Failure, Inspector, Report};
 use mallow_process::descendants;
 use mallow_process::elf::ElfInfo;
 use mallow_process::elf::identify;
+use mallow_process::maps;
+use mallow_process::stat::{Stat, folder};
 
 /// Those that the allocator's own library defines are probed; a C++ library's operator new calls
 /// malloc. In the order of preference where two names are one function.
@@ -69,13 +71,18 @@ pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Recorded> {
     let (points, what) = points(pid, &library)?;
     let probes = open(pid, &points, period)?;
     let file = create(trace)?;
-    let name = ElfInfo::read(&in_its_root(pid, &library)).ok().flatten();
+    let name = ElfInfo::read(&place_of(pid, &library)).ok().flatten();
     let name = name.map_or("unknown".to_owned(), |info| identify(&library, &info));
     let end = match duration {
         Some(duration) => format!("for {duration:?} or until Ctrl-C"),
         None => "until Ctrl-C".into(),
     };
-    let begun = format!("Recording process {pid}, served by {name}, {end}.");
+    let is_stopped = Stat::read(pid).is_ok_and(|stat| stat.state == 'T');
+    let stopped = match is_stopped {
+        true => format!(" It is stopped, and makes no call before kill -CONT {pid}."),
+        false => String::new(),
+    };
+    let begun = format!("Recording process {pid}, served by {name}, {end}.{stopped}");
     let stacks = if has_stacks { StackKind::Full } else { StackKind::None };
     // Each stack says for how many calls it stands.
     let mut header = header(Clock::System, stacks, u64::from(has_stacks));
@@ -144,11 +151,14 @@ fn no_permission() -> Error {
     )
 }
 
-/// A process in a container sees other files under the same names.
-fn in_its_root(pid: u32, path: &Path) -> PathBuf {
-    let mut own = PathBuf::from(format!("/proc/{pid}/root"));
-    own.push(path.strip_prefix("/").unwrap_or(path));
-    own
+/// Where a file can be read that the process has mapped: one in a container sees other files under the same
+/// names.
+fn place_of(pid: u32, path: &Path) -> PathBuf {
+    let proc = folder(pid);
+    let maps = maps::parse(&std::fs::read(proc.join("maps")).unwrap_or_default());
+    let mapping = maps.iter().find(|mapping| mapping.path == path);
+    let place = mapping.and_then(|mapping| binding::places(&proc, mapping).next());
+    place.map_or_else(|| path.to_owned(), |(place, _)| place)
 }
 
 /// What the hits of a point mean.
@@ -159,7 +169,7 @@ struct Meaning {
 }
 
 fn points(pid: u32, library: &Path) -> Result<(Vec<Point>, Vec<Meaning>)> {
-    let path = in_its_root(pid, library);
+    let path = place_of(pid, library);
     let unreadable = |reason: String| {
         Error::Unsupported(format!("The allocator {} cannot be read: {reason}.", library.display()))
     };

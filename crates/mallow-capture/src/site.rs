@@ -21,6 +21,11 @@ pub fn find(path: &Path, names: &[&'static str]) -> std::io::Result<Vec<(&'stati
     let bytes = std::fs::read(path)?;
     let invalid = |error: object::Error| std::io::Error::other(error.to_string());
     let file = object::File::parse(bytes.as_slice()).map_err(invalid)?;
+    // Its instructions would be taken for others, and a probe in the middle of one ends the program.
+    if !file.is_64() {
+        let why = "it is a 32-bit one, and the calls of 64-bit programs alone can be followed";
+        return Err(std::io::Error::other(why));
+    }
     let mut found: Vec<(&'static str, u64)> = Vec::new();
     for &name in names {
         let is_it = |symbol: &object::Symbol| symbol.is_definition() && symbol.name() == Ok(name);

@@ -195,6 +195,76 @@ fn a_recording_of_a_quiet_process_lasts_until_its_end() {
     assert!(last.is_some_and(|ns| ns >= 900_000_000), "{last:?}: {}", recorded.stderr);
 }
 
+/// Its instructions are others.
+#[test]
+fn a_32_bit_process_is_not_probed() {
+    if !cfg!(target_arch = "x86_64") {
+        return println!("skipped: 32-bit programs are tried on x86_64");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let source = "void *malloc(unsigned long size) { return (void *)size; }\n\
+        void _start(void) { for (;;) { int result = 158;\n\
+        __asm__ volatile(\"int $0x80\" : \"+a\"(result) : : \"memory\"); } }\n";
+    let flags = ["-m32", "-static", "-nostdlib", "-ffreestanding", "-fno-stack-protector"];
+    let program = folder.path().join("narrow");
+    std::fs::write(folder.path().join("narrow.c"), source).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(flags).arg("-o").arg(&program).arg(folder.path().join("narrow.c"));
+    let Some(mut target) = compiler
+        .status()
+        .is_ok_and(|status| status.success())
+        .then(|| Command::new(&program).spawn().ok())
+        .flatten()
+    else {
+        return println!("skipped: no 32-bit programs here");
+    };
+    let pid = target.id().to_string();
+    let ran = run(&["record", "-o", "/dev/null", "--duration", "1s", "-p", &pid]);
+    target.kill().unwrap();
+    target.wait().unwrap();
+    assert_eq!(ran.code, Some(4), "{}", ran.stderr);
+    assert!(!is_root() || ran.stderr.contains("a 32-bit one"), "{}", ran.stderr);
+}
+
+/// Its C library is under no name that it sees now.
+#[test]
+fn a_process_that_changed_its_root_is_recorded_by_probes() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    if !is_root() || !Path::new("/sys/bus/event_source/devices/uprobe").exists() {
+        println!("skipped: no root, or a kernel without uprobes");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#define _GNU_SOURCE\n#include <signal.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+        int main(int n, char **v) { if (chroot(v[1]) != 0) return 1; write(1, \"up\\n\", 3);\n\
+        raise(SIGSTOP); for (;;) { free(malloc(7021)); usleep(1000); } }\n";
+    let flags = ["-O0", "-fno-builtin"];
+    let Some(program) = compile("cc", folder.path(), source, &flags) else { return };
+    let file = folder.path().join("t.trace");
+    let mut target =
+        Command::new(&program).arg(folder.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = target.id().to_string();
+    BufReader::new(target.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    while !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ") {}
+    let options = ["record", "-o", file.to_str().unwrap(), "--duration", "1s", "-p", &pid];
+    let stopped = run(&options);
+    Command::new("kill").args(["-CONT", &pid]).status().unwrap();
+    let going_on = run(&options);
+    target.kill().unwrap();
+    target.wait().unwrap();
+    if stopped.stderr.contains("CAP_PERFMON") || stopped.stderr.contains("The kernel refuses") {
+        println!("skipped: {}", stopped.stderr);
+        return;
+    }
+    assert_eq!(stopped.code, Some(0), "{}", stopped.stderr);
+    assert!(stopped.stderr.contains(&format!("kill -CONT {pid}")), "{}", stopped.stderr);
+    assert_eq!(going_on.code, Some(0), "{}", going_on.stderr);
+    assert!(!going_on.stderr.contains("-CONT"), "{}", going_on.stderr);
+    let trace = Trace { code: Some(0), stderr: going_on.stderr, records: Trace::read(&file) };
+    assert!(trace.count(7021) > 0, "{}", trace.stderr);
+}
+
 #[test]
 fn ten_threads_of_python_come_out() {
     let python = "/usr/bin/python3";

@@ -275,13 +275,8 @@ impl Inspector {
         mapping: &Mapping,
         memory: Option<&File>,
     ) -> Option<Rc<ElfInfo>> {
-        // Through the process's own root (a container), or, where that may not be followed, ours.
-        let inside =
-            proc.join("root").join(mapping.path.strip_prefix("/").unwrap_or(&mapping.path));
-        let range = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
-        for place in [inside, mapping.path.clone(), proc.join(range)] {
-            let file = place.metadata().ok().filter(|file| file.ino() == mapping.inode);
-            let Some(key) = file.map(|file| FileKey::of(&mapping.path, &file)) else { continue };
+        for (place, metadata) in places(proc, mapping) {
+            let key = FileKey::of(&mapping.path, &metadata);
             let read = || ElfInfo::read(&place).ok().flatten().map(Rc::new);
             let info = self.files.entry(key).or_insert_with(read);
             if info.is_some() {
@@ -291,6 +286,19 @@ impl Inspector {
         // Its file was replaced, and only root may follow the kernel's link to the old one.
         image::read(memory?, mapping.start).map(Rc::new)
     }
+}
+
+/// Where the file is that a process has mapped: in the process's own root (a container), in ours (it has
+/// changed its root since, or that may not be followed), or behind the kernel's link.
+pub fn places(proc: &Path, mapping: &Mapping) -> impl Iterator<Item = (PathBuf, Metadata)> {
+    let inside = proc.join("root").join(mapping.path.strip_prefix("/").unwrap_or(&mapping.path));
+    let range = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
+    let inode = mapping.inode;
+    let places = [inside, mapping.path.clone(), proc.join(range)].into_iter();
+    places.filter_map(move |place| {
+        let metadata = place.metadata().ok().filter(|file| file.ino() == inode)?;
+        Some((place, metadata))
+    })
 }
 
 /// Whether code follows what is mapped of a file from its first byte on.
