@@ -150,6 +150,9 @@ impl Cli {
         if self.verb.reads_processes() && !mallow_process::can_be_read() {
             return Err(Error::Unsupported(mallow_process::NO_PROC.into()));
         }
+        if self.verb.follows_processes() && !mallow_process::is_own() {
+            return Err(Error::Unsupported(mallow_process::FOREIGN_PROC.into()));
+        }
         match self.verb {
             Verb::List(args) => verbs::list::main(&args),
             Verb::Run(args) => verbs::run::main(&args, notes),
@@ -183,10 +186,20 @@ impl Verb {
     fn reads_processes(&self) -> bool {
         match self {
             Verb::Verify(_) | Verb::Top(_) | Verb::Record(_) | Verb::Check(_) => true,
-            Verb::Serve(_) | Verb::Replay(_) => true,
+            Verb::Serve(_) | Verb::Replay(_) | Verb::Compare(_) | Verb::Tune(_) => true,
             Verb::Watch(args) => args.compare.is_empty(),
             Verb::Advise(args) => !args.command.is_empty(),
             _ => false,
+        }
+    }
+
+    /// From their start, or by a handle: they are known by the numbers of this PID namespace, while what is only
+    /// read has those of /proc, as ps does.
+    fn follows_processes(&self) -> bool {
+        match self {
+            Verb::Top(_) | Verb::Serve(_) => false,
+            Verb::Verify(args) => !args.command.is_empty(),
+            _ => self.reads_processes(),
         }
     }
 }

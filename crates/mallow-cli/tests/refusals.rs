@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::{HELLO, compile, is_root, mallow, other_allocator, ran, refuses, run};
+use crate::common::{HELLO, Ran, compile, is_root, mallow, other_allocator, ran, refuses, run};
 
 /// Before the command runs at all.
 fn refuses_first(options: &[&str], code: i32, words: &[&str]) {
@@ -378,32 +378,55 @@ fn a_process_that_proc_hides_is_not_said_to_be_missing() {
     assert!(ran.stderr.contains("hidepid"), "{}", ran.stderr);
 }
 
+/// Started by a shell in namespaces of its own.
+fn inside<'a>(namespaces: &'a [&str], before: &'a str) -> impl Fn(&str) -> Option<Ran> + 'a {
+    move |words: &str| {
+        let script = format!("{before}\nexec \"$0\" {words}");
+        let mut command = std::process::Command::new("unshare");
+        command.args(namespaces).args(["sh", "-c", &script]).arg(mallow(&[]).get_program());
+        command.output().ok().map(ran)
+    }
+}
+
+const NEED_PROC: [&str; 8] = [
+    "verify -- true",
+    "watch -- sleep 9",
+    "advise -- sleep 9",
+    "record -o /dev/null -- true",
+    "check --update -b /nonexistent/baseline -- true",
+    "replay trace",
+    "compare -a glibc -- true",
+    "tune -- true",
+];
+
+/// There what is started has other numbers: nothing was said of it, or of another process.
+#[test]
+fn with_the_proc_of_another_namespace_nothing_is_followed() {
+    let inside = inside(&["--pid", "--fork"], ":");
+    if inside("list").is_none_or(|ran| ran.code != Some(0)) {
+        return println!("skipped: no PID namespace can be made here");
+    }
+    for words in NEED_PROC {
+        let ran = inside(words).unwrap();
+        assert_eq!(ran.code, Some(4), "{words}: {}", ran.stderr);
+        assert!(ran.stderr.contains("another PID namespace"), "{words}: {}", ran.stderr);
+    }
+    let number = std::process::id().to_string();
+    let ran = inside(&format!("verify {number}")).unwrap();
+    assert_eq!(ran.code, Some(0), "read as ps does: {}", ran.stderr);
+    assert_eq!(inside("run -- true").unwrap().code, Some(0));
+}
+
 /// As in a chroot. Nothing is said of processes that cannot be seen.
 #[test]
 fn without_proc_the_remedy_is_to_mount_it() {
-    let inside = |words: &str| {
-        let script = format!("mount -t tmpfs none /proc || exit 99\nexec \"$0\" {words}");
-        let mut command = std::process::Command::new("unshare");
-        command.args(["--mount", "sh", "-c", &script]).arg(mallow(&[]).get_program());
-        command.output().map(ran)
-    };
-    match inside("list") {
-        Ok(ran) if ran.code == Some(0) => {}
-        _ => return println!("skipped: nothing can be mounted on /proc here"),
+    let inside = inside(&["--mount"], "mount -t tmpfs none /proc || exit 99");
+    if inside("list").is_none_or(|ran| ran.code != Some(0)) {
+        return println!("skipped: nothing can be mounted on /proc here");
     }
-    for (words, code) in [
-        ("verify -- true", 4),
-        ("watch -- sleep 9", 4),
-        ("advise -- sleep 9", 4),
-        ("record -o /dev/null -- true", 4),
-        ("check --update -b /nonexistent/baseline -- true", 4),
-        ("top --once", 4),
-        ("serve --listen 127.0.0.1:0", 4),
-        ("replay trace", 4),
-        ("explain 1", 7),
-        ("stats 1", 7),
-        ("advise 1", 7),
-    ] {
+    let reading = [("explain 1", 7), ("stats 1", 7), ("advise 1", 7)];
+    let more = [("top --once", 4), ("serve --listen 127.0.0.1:0", 4)];
+    for (words, code) in NEED_PROC.map(|words| (words, 4)).into_iter().chain(more).chain(reading) {
         let ran = inside(words).unwrap();
         assert_eq!(ran.code, Some(code), "{words}: {}", ran.stderr);
         assert!(ran.stderr.contains("mount -t proc proc /proc"), "{words}: {}", ran.stderr);

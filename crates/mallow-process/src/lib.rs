@@ -41,5 +41,17 @@ pub fn can_be_read() -> bool {
     std::path::Path::new("/proc/self/stat").exists()
 }
 
+/// What to say where `is_own` is false.
+pub const FOREIGN_PROC: &str = "The /proc here is that of another PID namespace, where what is started now has \
+                                another number. Mount this one's: mount -t proc proc /proc (unshare has \
+                                --mount-proc for it).";
+
+/// Whether /proc has the numbers by which this process knows others, and not those of the PID namespace that its
+/// own was made in.
+pub fn is_own() -> bool {
+    let own = std::fs::read_link("/proc/self").unwrap_or_default();
+    own.to_str() == Some(std::process::id().to_string().as_str())
+}
+
 pub use page::page_size;
 pub use tree::descendants;
