@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Statistics of what the user names: a process, the file of a dump, or standard input.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt as _;
@@ -27,11 +28,11 @@ pub enum Target {
 }
 
 impl Target {
-    pub fn parse(word: &str) -> Target {
-        match word.parse() {
+    pub fn parse(word: &OsStr) -> Target {
+        match word.to_str().and_then(|word| word.parse().ok()) {
             _ if word == "-" => Target::Input,
-            Ok(pid) => Target::Process(pid),
-            Err(_) => Target::File(word.into()),
+            Some(pid) => Target::Process(pid),
+            None => Target::File(word.into()),
         }
     }
 

@@ -52,7 +52,8 @@ pub fn mapping(bytes: &[u8]) -> Option<Mapping> {
     Some(Mapping { start, end, offset, inode, path, deleted, is_executable })
 }
 
-fn with_line_feeds(name: &[u8]) -> Vec<u8> {
+/// A name as it was given.
+pub fn with_line_feeds(name: &[u8]) -> Vec<u8> {
     const WRITTEN: &[u8] = b"\\012";
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name;

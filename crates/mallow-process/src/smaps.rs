@@ -128,7 +128,9 @@ pub fn drop_overlaps(vmas: &mut Vec<Vma>) {
 /// The keys of the lines below have no `-` in front.
 fn parse_header(line: &str) -> Option<Vma> {
     let Line { start, end, perms, offset, inode, name } = maps::split(line)?;
-    let (perms, name) = (perms.to_owned(), name.to_owned());
+    // The name of the program, which it is compared with, has them too.
+    let name = maps::with_line_feeds(name.as_bytes());
+    let (perms, name) = (perms.to_owned(), String::from_utf8_lossy(&name).into_owned());
     (end > start).then(|| Vma { start, end, perms, offset, inode, name, ..Vma::default() })
 }
 
@@ -150,6 +152,12 @@ pub fn parse_fields(text: &str) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_have_their_line_feeds() {
+        let vmas = parse("1000-2000 r-xp 0 fe:01 42   /d/a\\012b\nRss: 4 kB\n").unwrap();
+        assert_eq!((vmas[0].name.as_str(), vmas[0].rss), ("/d/a\nb", 4096));
+    }
 
     const TEXT: &str = "7f000-83000 r-xp 00001000 fe:01 42     /opt/a b/lib.so (deleted)\n\
         Size:                 16 kB\nRss:                  8 kB\nPss:                  2 kB\n\

@@ -12,7 +12,7 @@ pub struct AdviseArgs {
     /// The number of a process, the file of a dump, or - for standard input
     #[arg(value_name = "PID|FILE|-", required_unless_present_any = ["command", "rules"],
           conflicts_with_all = ["command", "rules"])]
-    pub target: Option<String>,
+    pub target: Option<OsString>,
 
     /// List all rules, and what each looks for
     #[arg(long, conflicts_with = "command")]

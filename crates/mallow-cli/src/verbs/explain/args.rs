@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The command line of `mallow explain`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -11,7 +12,7 @@ use crate::output::OutputArgs;
 pub struct ExplainArgs {
     /// The number of a process, or a folder that --save wrote
     #[arg(value_name = "PID|DIR")]
-    pub target: String,
+    pub target: OsString,
 
     /// List every mapping, arena and size class
     #[arg(long)]

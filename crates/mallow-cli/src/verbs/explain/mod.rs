@@ -24,8 +24,9 @@ use mallow_process::process::Keep;
 pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
     args.output.check()?;
     let keep = if args.save.is_some() { Keep::Files } else { Keep::Figures };
-    let (report, process) = match args.target.parse::<u32>() {
-        Ok(pid) => {
+    let pid = args.target.to_str().and_then(|word| word.parse::<u32>().ok());
+    let (report, process) = match pid {
+        Some(pid) => {
             let taken =
                 picture::take(pid, keep).map_err(|failure| Error::Process { pid, failure })?;
             let (process, mut report) = explain::report(taken);
@@ -34,10 +35,10 @@ pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
             }
             (report, Some(process))
         }
-        Err(_) if args.ask => {
+        None if args.ask => {
             return Err(Error::Usage("--ask needs the number of a process that runs.".into()));
         }
-        Err(_) => (save::load(Path::new(&args.target))?, None),
+        None => (save::load(Path::new(&args.target))?, None),
     };
     args.output.write(
         || output::json(&report),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The command line of `mallow stats`.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
@@ -13,7 +14,7 @@ pub struct StatsArgs {
     /// The number of a process, the file of a dump, a core file of a process under Mallow, or - for standard
     /// input
     #[arg(value_name = "PID|FILE|-", allow_hyphen_values = false)]
-    pub target: String,
+    pub target: OsString,
 
     /// List the arenas
     #[arg(long)]
