@@ -209,7 +209,32 @@ fn judgement(entries: &[Entry], margin: f64, needed: u32) -> String {
     let unclear = judged(|entry| &entry.time, Verdict::Inconclusive).len()
         + others.iter().filter(|e| e.time.is_none() && e.runs_finished > 0).count();
     let compared = others.iter().filter(|entry| entry.runs_finished > 0).count();
+    if unclear > 0 && unclear == compared {
+        return format!(
+            "Inconclusive: the runs vary too much to tell the time of the others from that of {base} by \
+             {margin} %. Make more runs (--runs, --budget), or quiet the machine.{}{failed}",
+            others.iter().map(shown_beside_time).collect::<String>()
+        );
+    }
     no_change_sentence(unclear, compared, base, margin) + &failed
+}
+
+/// What is proven of CPU and memory though the time is open; nothing where that is nothing.
+fn shown_beside_time(entry: &Entry) -> String {
+    let word = |versus: &Option<Versus>| match versus.as_ref().map(|versus| versus.verdict) {
+        Some(Verdict::Less) => Some("less"),
+        Some(Verdict::More) => Some("more"),
+        _ => None,
+    };
+    let figures = [("CPU", &entry.cpu), ("memory", &entry.memory)];
+    let shown: Vec<String> = figures
+        .into_iter()
+        .filter_map(|(name, versus)| Some(format!("{} {name}", word(versus)?)))
+        .collect();
+    match shown.is_empty() {
+        true => String::new(),
+        false => format!(" {} takes {}.", entry.who.name(), shown.join(" and ")),
+    }
 }
 
 /// Why there is nothing to judge, or not enough.
@@ -264,11 +289,6 @@ fn gaps(entries: &[Entry]) -> String {
 fn no_change_sentence(unclear: usize, compared: usize, base: &str, margin: f64) -> String {
     if unclear == 0 {
         format!("No change needed: nothing is faster than {base} by {margin} % or more.")
-    } else if unclear == compared {
-        format!(
-            "Inconclusive: the runs vary too much to tell the others from {base} by {margin} %. \
-             Make more runs (--runs, --budget), or quiet the machine."
-        )
     } else {
         format!(
             "No change needed as far as can be told: nothing was shown to be faster than {base}, \
@@ -297,4 +317,59 @@ fn faster_sentence(faster: &[&Entry], base: &str) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use mallow_measure::statistics::{Comparison, Interval};
+
+    use super::*;
+
+    fn entry(name: &str, verdicts: Option<[Verdict; 3]>) -> Entry {
+        let who = Contestant {
+            allocator: name.into(),
+            condition: None,
+            version: None,
+            path: None,
+            is_baseline: verdicts.is_none(),
+        };
+        let versus = |index: usize| {
+            let interval = Some(Interval { low: 0.9, high: 1.1 });
+            let comparison = Comparison { ratio: 1.0, interval, p_value: 0.5, pairs: 10 };
+            Some(Versus { verdict: verdicts?[index], comparison })
+        };
+        Entry {
+            who,
+            runs_finished: 10,
+            failures: Vec::new(),
+            wall_s: None,
+            user_s: None,
+            system_s: None,
+            peak_rss: None,
+            average_rss: None,
+            minor_faults: None,
+            major_faults: None,
+            time: versus(0),
+            cpu: versus(1),
+            memory: versus(2),
+            values: Vec::new(),
+            timeline: None,
+            runs: vec![RunReport { round: 0, place: 0, sample: Sample::cut(Outcome::Finished) }],
+        }
+    }
+
+    /// It was said that the runs told nothing, below a table that told of more memory.
+    #[test]
+    fn what_is_shown_while_time_is_open_is_said() {
+        use Verdict::{Inconclusive, Less, More, NoDifference};
+        let of = |verdicts: [Verdict; 3]| {
+            judgement(&[entry("glibc", None), entry("mallow", Some(verdicts))], 2.0, 7)
+        };
+        let text = of([Inconclusive, More, Less]);
+        assert!(text.contains("tell the time of the others from that of glibc by 2 %."), "{text}");
+        assert!(text.ends_with(" mallow takes more CPU and less memory."), "{text}");
+        let text = of([Inconclusive, Inconclusive, NoDifference]);
+        assert!(text.ends_with("or quiet the machine."), "{text}");
+        assert!(of([NoDifference, More, More]).starts_with("No change needed"));
+    }
 }
