@@ -136,12 +136,22 @@ fn sentence(report: &Report) -> String {
         unknown => sentence += &format!(" Of {unknown} more it cannot be told."),
     }
     if report.not_examined > 0 {
-        sentence += &format!(
-            " {} may not be looked at by this user; sudo mallow status shows them too.",
-            report.not_examined
-        );
+        sentence += &not_examined(report.not_examined, nix::unistd::geteuid().is_root());
     }
     sentence
+}
+
+/// Root is told to sudo in vain.
+fn not_examined(count: usize, is_root: bool) -> String {
+    match is_root {
+        true => format!(
+            " {count} may not be looked at, though mallow runs as root: it lacks the right to trace (in a \
+             container: --cap-add SYS_PTRACE)."
+        ),
+        false => format!(
+            " {count} may not be looked at by this user; sudo mallow status shows them too."
+        ),
+    }
 }
 
 fn table(report: &Report) -> Table {
@@ -203,6 +213,13 @@ fn text(report: &Report, rows: &Table, format: Format, screen: Screen) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn root_is_not_told_to_sudo() {
+        assert!(not_examined(1, false).contains("sudo mallow status"));
+        let text = not_examined(1, true);
+        assert!(!text.contains("sudo") && text.contains("SYS_PTRACE"), "{text}");
+    }
 
     #[test]
     fn only_who_is_served_has_it() {
