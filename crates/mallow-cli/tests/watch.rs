@@ -47,7 +47,7 @@ fn steps_are_seen() {
     assert_eq!(ran.code, Some(3), "the command's own exit code: {}", ran.stderr);
     let report = json(&ran);
     assert_eq!(report["schema"], "mallow.watch/1");
-    assert_eq!(report["ending"], "ended");
+    assert_eq!(report["ending"], "ended with exit code 3");
     let rss = &report["summary"]["rss"];
     let (average, peak, end) = (mib(&rss["average"]), mib(&rss["peak"]), mib(&rss["end"]));
     assert!((60.0..64.0).contains(&peak), "{peak}");
@@ -224,4 +224,17 @@ fn a_watch_ends_with_a_sample_and_tells_of_any_name_in_one_line() {
     assert_eq!(rows, 3, "a heading and two samples: {}", watched.stdout);
     let heading = format!("Process {pid}: {name} (1 thread, malloc by glibc)\n");
     assert!(explained.stdout.starts_with(&heading), "{}", explained.stdout);
+}
+
+/// It is what the figures stop at.
+#[test]
+fn how_the_command_failed_is_said() {
+    let ending = |end: &str| {
+        let script = format!("sleep 0.4; {end}");
+        let ran = run(&["watch", "-q", "-i", "20ms", "--json", "--", "sh", "-c", &script]);
+        (json(&ran)["ending"].as_str().unwrap().to_owned(), ran.code)
+    };
+    assert_eq!(ending("kill -SEGV $$"), ("was killed by SIGSEGV".into(), Some(139)));
+    assert_eq!(ending("exit 3"), ("ended with exit code 3".into(), Some(3)));
+    assert_eq!(ending("true"), ("ended".into(), Some(0)));
 }

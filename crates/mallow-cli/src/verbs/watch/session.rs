@@ -79,6 +79,10 @@ impl<'a> Session<'a> {
         if run.samples.is_empty() {
             return Err(self.without_samples(outcome));
         }
+        let failed = outcome.filter(|outcome| ending == ENDED && *outcome != Outcome::Finished);
+        if let Some(failed) = failed {
+            run.ending = failed.describe();
+        }
         Ok((run, outcome.filter(|_| ending == ENDED)))
     }
 
