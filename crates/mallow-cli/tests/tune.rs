@@ -343,6 +343,10 @@ fn each_round_of_a_replay_measures_memory_anew() {
     let recorded =
         run(&["record", "-q", "-a", "mallow", "-o", &trace, "--", program.to_str().unwrap()]);
     assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    let short = run(&["tune", "-q", "-a", "mallow", "--budget", "1ms", &trace]);
+    assert_eq!(short.code, Some(6), "{}", short.stderr);
+    let advice = short.stderr.contains("--budget") && !short.stderr.contains("record");
+    assert!(advice, "of a trace: {}", short.stderr);
     let state = path("state");
     ended(&run(&["tune", "-q", "-a", "mallow", "-r", "9", "--json", "--state", &state, &trace]));
     let text = std::fs::read_to_string(&state).unwrap();

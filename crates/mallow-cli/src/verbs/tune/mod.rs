@@ -91,10 +91,13 @@ fn go_on(interrupted: &AtomicBool) -> Result<()> {
 
 fn too_short(fewest_runs: u32, run_s: f64, args: &TuneArgs) -> Error {
     let budget = args.budget;
+    let or = match args.trace.is_none() && args.service.server.is_none() {
+        true => ", or record the command once and tune the trace, whose replay is shorter",
+        false => "",
+    };
     Error::Inconclusive(format!(
         "One run takes {}{}, and to prove anything takes at least {fewest_runs} of them: longer than the \
-         budget of {}. Give --budget {:.0}s, or record the command once and tune the trace, whose \
-         replay is shorter.",
+         budget of {}. Give --budget {:.0}s{or}.",
         output::seconds(run_s),
         included(args.prepare.is_some()),
         output::duration(budget),
