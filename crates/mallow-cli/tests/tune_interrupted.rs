@@ -48,13 +48,22 @@ impl Setting {
     fn interrupted(&self, words: &[&str], is_time: &dyn Fn(u32) -> bool) -> Ran {
         let mut command = mallow(&[&["tune", "-q"], words].concat());
         command.env("TMPDIR", &self.temporary).stdin(Stdio::null());
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(120);
         while !is_time(child.id()) {
             assert!(Instant::now() < deadline, "{words:?}: the moment does not come");
             std::thread::sleep(Duration::from_millis(2));
         }
         kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+        // What it would wait for takes hours.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while child.try_wait().unwrap().is_none() {
+            if Instant::now() > deadline {
+                child.kill().unwrap();
+                panic!("{words:?}: it goes on");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let ended = ran(child.wait_with_output().unwrap());
         // What was killed is gone as soon as it was waited for.
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -81,8 +90,9 @@ const NOTHING: &str = "The search was interrupted before anything was tried.";
 fn while_the_command_is_recorded() {
     let setting = Setting::new();
     let [count, begun] = ["count", "begun"].map(|name| setting.path(name));
-    let script =
-        format!("echo x >> {count}; [ $(wc -l < {count}) = 2 ] && {{ : > {begun}; sleep 99; }}; :");
+    let script = format!(
+        "echo x >> {count}; [ $(wc -l < {count}) = 2 ] && {{ : > {begun}; sleep 9999; }}; :"
+    );
     let words = ["-a", "glibc", "--search", "replay", "--", "sh", "-c", &script];
     let has_trace = || std::fs::read_dir(&setting.temporary).unwrap().next().is_some();
     let ran = setting.interrupted(&words, &|_| Path::new(&begun).exists() && has_trace());
@@ -132,7 +142,7 @@ fn while_it_is_replayed() {
 fn while_settings_are_tried() {
     let setting = Setting::new();
     let [count, state] = ["count", "state"].map(|name| setting.path(name));
-    let script = format!("echo x >> {count}; [ $(wc -l < {count}) -gt 9 ] && sleep 99; :");
+    let script = format!("echo x >> {count}; [ $(wc -l < {count}) -gt 9 ] && sleep 9999; :");
     let lines = |_| std::fs::read_to_string(&count).is_ok_and(|text| text.lines().count() > 9);
     let options = ["-a", "glibc", "--search", "command", "--budget", "10m", "--state", &state];
     let ran = setting.interrupted(&[&options[..], &["--", "sh", "-c", &script]].concat(), &lines);
