@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Threads that allocate and free in an order of their own: what is resident depends a little on where
- * they run. */
+/* Threads that allocate and free in an order of their own: what is resident depends a little on
+ * where they run. */
 
 #include <pthread.h>
 #include <stdint.h>
@@ -27,7 +27,8 @@ static void *churn(void *seed) {
 
 int main(void) {
     pthread_t threads[THREADS];
-    for (uintptr_t n = 0; n < THREADS; n++) pthread_create(&threads[n], NULL, churn, (void *)(n + 1));
+    for (uintptr_t n = 0; n < THREADS; n++)
+        pthread_create(&threads[n], NULL, churn, (void *)(n + 1));
     for (int n = 0; n < THREADS; n++) pthread_join(threads[n], NULL);
     return 0;
 }
