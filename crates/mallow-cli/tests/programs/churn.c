@@ -12,7 +12,8 @@
 
 enum { THREADS = 4, HELD = 512 };
 
-static void *churn(void *seed) {
+static void *churn(void *seed)
+{
     uint32_t state = (uint32_t)(uintptr_t)seed;
     void *held[HELD] = {0};
     for (int turn = 0; turn < TURNS; turn++) {
@@ -21,14 +22,17 @@ static void *churn(void *seed) {
         free(held[place]);
         held[place] = malloc(16 + (state >> 16) % 4000);
     }
-    for (int place = 0; place < HELD; place++) free(held[place]);
+    for (int place = 0; place < HELD; place++)
+        free(held[place]);
     return NULL;
 }
 
-int main(void) {
+int main(void)
+{
     pthread_t threads[THREADS];
     for (uintptr_t n = 0; n < THREADS; n++)
         pthread_create(&threads[n], NULL, churn, (void *)(n + 1));
-    for (int n = 0; n < THREADS; n++) pthread_join(threads[n], NULL);
+    for (int n = 0; n < THREADS; n++)
+        pthread_join(threads[n], NULL);
     return 0;
 }
