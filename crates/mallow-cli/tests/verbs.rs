@@ -697,32 +697,3 @@ fn looking_at_a_program_with_threads_does_not_stop_it() {
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     }
 }
-
-/// Names of files are any bytes, also where a number could stand. A program with a line feed in its name is
-/// the program still.
-#[test]
-fn names_of_any_bytes_are_taken() {
-    use std::os::unix::ffi::OsStrExt;
-    let folder = tempfile::tempdir().unwrap();
-    let odd = folder.path().join(std::ffi::OsStr::from_bytes(b"a \n\xff"));
-    std::fs::create_dir(&odd).unwrap();
-    let sleep = odd.join("sl\neep");
-    std::fs::copy("/bin/sleep", &sleep).unwrap();
-    let mut target = Command::new(&sleep).arg("60").spawn().unwrap();
-    let is_started = || std::fs::read_link(format!("/proc/{}/exe", target.id())).unwrap() == sleep;
-    while !is_started() {}
-    let pid = target.id().to_string();
-    let saved = mallow(&["explain", &pid, "--json", "--save"]).arg(odd.join("saved")).output();
-    target.kill().unwrap();
-    target.wait().unwrap();
-    let saved = ran(saved.unwrap());
-    assert_eq!(saved.code, Some(0), "{}", saved.stderr);
-    assert!(saved.stdout.contains("\"program\""), "{}", saved.stdout);
-    let read = ran(mallow(&["explain"]).arg(odd.join("saved")).output().unwrap());
-    assert_eq!(read.code, Some(0), "{}", read.stderr);
-    assert!(read.stdout.contains("program file"), "{}", read.stdout);
-    for verb in ["stats", "advise"] {
-        let read = ran(mallow(&[verb]).arg(odd.join("none")).output().unwrap());
-        assert!(read.stderr.contains("There is no file"), "{verb}: {}", read.stderr);
-    }
-}
