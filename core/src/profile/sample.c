@@ -77,9 +77,14 @@ static uint64_t sampler_random(struct sampler *sampler)
     return value ^ (value >> 31);
 }
 
+static uint64_t profile_distance_bytes(unsigned thinning)
+{
+    return (uint64_t)1 << (atomic_get(&profile.rate_log2) + thinning);
+}
+
 static double profile_distance(unsigned thinning)
 {
-    return (double)((uint64_t)1 << (atomic_get(&profile.rate_log2) + thinning));
+    return (double)profile_distance_bytes(thinning);
 }
 
 /* 0 < x <= 1 */
@@ -205,7 +210,7 @@ static void sampler_note(struct sampler *sampler)
         return;
     }
     /* What costs time is the sample: few blocks, however large, do not make samples of small ones rare. */
-    sampler->window_bytes += (uint64_t)profile_distance(sampler->taken_thinning);
+    sampler->window_bytes += profile_distance_bytes(sampler->taken_thinning);
     if (++sampler->window_samples >= SAMPLER_WINDOW) {
         sampler_end_window(sampler, os_now_ns());
     }

@@ -95,6 +95,7 @@ static void sampler_begin(struct sampler *sampler, bool takes_profile);
 
 /* The mean distance of samples that are thinned out so far. */
 static double profile_distance(unsigned thinning);
+static uint64_t profile_distance_bytes(unsigned thinning);
 
 /* How many samples a block stands for on average, where every byte may be one. If a slot may be guarded too,
  * profile.guard_rate is added to that. */

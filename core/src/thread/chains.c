@@ -81,10 +81,19 @@ static void stack_note_sample(struct heap *heap, unsigned class)
     }
 }
 
+/* Of a class that has no list. Owner. */
+static void cell_put_unlisted(struct heap *heap, unsigned class, struct extent *chain)
+{
+    cell_put(&heap->stacks[class], chain);
+    if (unlikely(heap_is_sampling(heap))) {
+        heap->has_unlisted = true;
+    }
+}
+
 static void stack_put(struct heap *heap, unsigned class, struct extent *chain)
 {
     if (!stack_is_listed(heap, class)) {
-        cell_put(&heap->stacks[class], chain);
+        cell_put_unlisted(heap, class, chain);
         return;
     }
     unsigned list = block_class_of(class);
@@ -106,7 +115,7 @@ static void stack_push(struct heap *heap, unsigned class, struct extent *extent)
 {
     if (!stack_is_listed(heap, class) || heap->rooms[block_class_of(class)] <= -LISTED_MOST) {
         extent->slab.below = cell_empty(&heap->stacks[class]);
-        cell_put(&heap->stacks[class], extent);
+        cell_put_unlisted(heap, class, extent);
         return;
     }
     unsigned list = block_class_of(class);

@@ -21,11 +21,11 @@ static unsigned heap_listed_end_now(const struct heap *heap)
     if (!heap_is_sampling(heap) || !heap->sampler.takes_profile) {
         return PAGE_CLASSES;
     }
-    double most = profile_distance(heap->sampler.thinning) / LISTED_PER_SAMPLE;
-    if (most >= (double)LARGE_MAX) {
+    uint64_t most = profile_distance_bytes(heap->sampler.thinning) / LISTED_PER_SAMPLE;
+    if (most >= LARGE_MAX) {
         return PAGE_CLASSES;
     }
-    size_t pages = (size_t)most >> os_page_shift;
+    size_t pages = most >> os_page_shift;
     return pages != 0 ? page_class_below(pages) + 1 : 0;
 }
 
@@ -39,26 +39,42 @@ static unsigned heap_largest_list(const struct heap *heap)
     return heap->classes_used != 0 ? floor_log2(heap->classes_used) : 0;
 }
 
-static NOINLINE void heap_draw_candidate(struct heap *heap)
+static void heap_set_candidate(struct heap *heap, unsigned largest)
 {
     struct candidate *candidate = &heap->candidate;
     unsigned thinning = heap->sampler.thinning;
-    candidate->largest = heap_largest_list(heap);
+    candidate->largest = largest;
     candidate->thinning = (uint8_t)thinning;
+    candidate->behind = CANDIDATE_UNDRAWN;
     candidate->points = heap_points(heap, candidate->largest, thinning);
     if (candidate->largest >= CLASSES) { /* or the largest slots, which may be guarded */
         double of_slots = heap_points(heap, CLASSES - 1, thinning);
         candidate->points = candidate->points < of_slots ? of_slots : candidate->points;
     }
+}
+
+static NOINLINE void heap_draw_candidate(struct heap *heap)
+{
+    struct candidate *candidate = &heap->candidate;
+    unsigned largest = heap_largest_list(heap);
+    if (candidate->largest != largest || candidate->thinning != heap->sampler.thinning) {
+        heap_set_candidate(heap, largest);
+    }
     if (heap->until_tick < 0) {
         return;
     }
     uint32_t end = (uint32_t)heap->until_tick + 1;
-    uint32_t puts = sampler_turns_up_to(&heap->sampler, candidate->points, end);
-    if (puts < end) {
-        heap->tick_rest = heap->until_tick - (int32_t)puts + 1;
-        heap->until_tick = (int32_t)puts;
+    uint32_t puts = candidate->behind;
+    if (puts == CANDIDATE_UNDRAWN) {
+        puts = sampler_turns(&heap->sampler, candidate->points);
     }
+    if (puts >= end) {
+        candidate->behind = puts - end;
+        return;
+    }
+    candidate->behind = CANDIDATE_UNDRAWN;
+    heap->tick_rest = heap->until_tick - (int32_t)puts + 1;
+    heap->until_tick = (int32_t)puts;
 }
 
 static void heap_redraw_candidate(struct heap *heap)

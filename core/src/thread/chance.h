@@ -6,8 +6,9 @@
  *
  * What free puts on the hit path is not looked at. It counts until_tick down, which ends early at a *candidate*: each
  * put has the same chance to be one, that of the largest slot or block that is put. So the number of puts between two of
- * them has a geometric distribution, which has no memory: it may be drawn anew at any time. A candidate that is smaller
- * is taken with what its own chance is of that one. Other steps of until_tick count as puts that nobody looks at.
+ * them has a geometric distribution, which has no memory: it may be drawn anew at any time. It is when the chance is
+ * another; a tick only takes off what it counts, as to draw takes longer. A candidate that is smaller is taken with what
+ * its own chance is of that one. Other steps of until_tick count as puts that nobody looks at.
  *
  *   until_tick    5 4 3 2 1 0 -1        with tick_rest != 0 the put that makes it -1 is a candidate
  *   tick_rest - 1              17 ...   further steps until the clock is due

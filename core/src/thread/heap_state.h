@@ -130,7 +130,10 @@ struct candidate {
     double points;    /* the chance of each put to be one is 1 - exp(-points) */
     unsigned largest; /* the list that it is the chance of: no larger slots or blocks are put */
     uint8_t thinning; /* of the samples that come of it */
+    uint32_t behind;  /* steps of until_tick between the next tick and it; CANDIDATE_UNDRAWN: it
+                         comes before that, or was not drawn */
 };
+#define CANDIDATE_UNDRAWN UINT32_MAX
 
 /* What every call of the slow path looks at comes first, so that a thread with small blocks touches
  * one page of its heap. */
@@ -222,6 +225,7 @@ struct heap {
     struct candidate candidate;           /* what until_tick may end at */
     unsigned listed_end;           /* while is_private: page classes from here on stay in cells */
     unsigned listed_most;          /* what that might have been */
+    bool has_unlisted;             /* since then a block was put into a cell, perhaps above them */
     struct extent *listed_block;   /* the last one that came out of a list, see chance.h */
     bool listed_is_sample;         /* its turn was a sample */
     uint64_t interval_bytes;       /* what the program was given when interval_note looked last */

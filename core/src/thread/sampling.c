@@ -16,6 +16,7 @@ static void heap_start_sampling(struct heap *heap, bool takes_profile)
     }
     sampler_begin(&heap->sampler, takes_profile);
     heap->is_sampling = true;
+    heap_set_candidate(heap, heap_largest_list(heap)); /* by the rate that there is now */
     heap_redraw_candidate(heap);
     check(!HEAPS_SAMPLE || !heap->is_private);
 }
@@ -149,18 +150,24 @@ static size_t block_counted(size_t size)
     return large_rounded_pages(size) << os_page_shift;
 }
 
+static void heap_maybe_sample_counted(struct heap *heap, struct extent *extent, size_t counted)
+{
+    if (unlikely(sampler_takes(&heap->sampler, counted))) {
+        sample_take(extent, counted, &heap->sampler);
+    }
+}
+
 static NOINLINE void heap_maybe_sample(struct heap *heap, struct extent *extent, size_t size)
 {
-    if (sampler_takes(&heap->sampler, block_counted(size))) {
-        sample_take(extent, block_counted(size), &heap->sampler);
-    }
+    heap_maybe_sample_counted(heap, extent, block_counted(size));
 }
 
 static NOINLINE void heap_sample_pages(struct heap *heap, struct extent *extent, size_t size)
 {
     check(heap_is_sampling(heap));
-    if (heap->listed_block != extent || extent_size(extent) != block_counted(size)) {
-        heap_maybe_sample(heap, extent, size);
+    size_t counted = block_counted(size);
+    if (heap->listed_block != extent || extent_size(extent) != counted) {
+        heap_maybe_sample_counted(heap, extent, counted);
     } else if (heap->listed_is_sample) {
         sample_take(extent, extent_size(extent), &heap->sampler);
     }

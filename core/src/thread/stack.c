@@ -185,6 +185,20 @@ static void stack_set_listed(struct heap *heap)
     unsigned end = heap->listed_most == most ? heap->listed_end : PAGE_CLASS_LISTED + 1;
     heap->listed_most = most;
     heap->listed_end = heap_is_sampling(heap) ? cells_end(heap, end, most) : most;
+    heap->has_unlisted = false;
+}
+
+/* Whether lists would have other classes now. Each tick asks, so the cells are looked at when something was put. */
+static bool stack_is_listed_otherwise(struct heap *heap)
+{
+    if (heap->listed_most != heap_listed_end_now(heap)) {
+        return true;
+    }
+    if (likely(!heap->has_unlisted)) {
+        return false;
+    }
+    heap->has_unlisted = false;
+    return cells_end(heap, heap->listed_end, heap->listed_most) != heap->listed_end;
 }
 
 static void stack_make_private(struct heap *heap)
@@ -222,8 +236,7 @@ static void stack_set_private(struct heap *heap, bool is_busy)
     size_t pages = atomic_get(&heap->stack_pages);
     if (heap->is_private) {
         /* Twice as much: the limit follows what is in use, up and down. */
-        if (pages > 2 * most || !is_busy || heap->listed_most != heap_listed_end_now(heap) ||
-            cells_end(heap, heap->listed_end, heap->listed_most) != heap->listed_end) {
+        if (pages > 2 * most || !is_busy || stack_is_listed_otherwise(heap)) {
             stack_make_public(heap);
         }
     } else if (pages != 0 && pages <= most && stack_may_be_private(heap) &&

@@ -71,3 +71,72 @@ TEST(a_sample_stands_for_more_when_they_are_thinned_out)
         CHECK_GE(thinned, (weight << thinning) / 100 * 99);
     }
 }
+
+/* --- Heaps ------------------------------------------------------------------------------------ */
+
+/* Our heap, with samples that do not come by themselves. */
+static void begin_rare_samples(void)
+{
+    mw_free(mw_malloc(64));
+    atomic_set(&profile.rate_log2, 30);
+    profile_set_active(true);
+    heap_follow_profile(heap_own);
+    CHECK(heap_is_sampling(heap_own));
+}
+
+/* Ticks do not draw it anew: what is left of the way to it is what they did not count. */
+TEST(a_candidate_comes_where_it_was_drawn)
+{
+    begin_rare_samples();
+    struct candidate *candidate = &heap_own->candidate;
+    heap_set_until_tick(heap_own, 511);
+    candidate->behind = 1000;
+    heap_set_until_tick(heap_own, 511);
+    CHECK_EQ(heap_own->until_tick, 511);
+    CHECK_EQ(heap_own->tick_rest, 0);
+    CHECK_EQ(candidate->behind, 1000 - 512);
+    heap_set_until_tick(heap_own, -1); /* counts nothing */
+    CHECK_EQ(candidate->behind, 1000 - 512);
+    heap_set_until_tick(heap_own, 511);
+    CHECK_EQ(heap_own->until_tick, 1000 - 512);
+    CHECK_EQ(heap_until_tick(heap_own), 511);
+    CHECK_EQ(candidate->behind, CANDIDATE_UNDRAWN);
+}
+
+TEST(a_candidate_is_drawn_anew_when_its_chance_is_another)
+{
+    begin_rare_samples();
+    struct candidate *candidate = &heap_own->candidate;
+    double points = candidate->points;
+    candidate->behind = 5;
+    heap_own->sampler.thinning = 4;
+    heap_set_until_tick(heap_own, 511);
+    CHECK_EQ(candidate->thinning, 4);
+    CHECK(candidate->points < points);
+    CHECK(heap_own->until_tick != 5);
+    candidate->behind = 5;
+    heap_own->classes_used |= (uint64_t)1 << (CLASSES - 1);
+    heap_set_until_tick(heap_own, 511);
+    CHECK_EQ(candidate->largest, CLASSES - 1);
+    CHECK(heap_own->until_tick != 5);
+}
+
+/* Of larger blocks than there were: the tick after one of them was freed sees it. */
+TEST(lists_have_the_classes_that_blocks_were_freed_of)
+{
+    begin_rare_samples();
+    mw_free(mw_malloc(20 * os_page_size));
+    stack_set_private(heap_own, false);
+    stack_set_private(heap_own, true);
+    CHECK(heap_own->is_private);
+    unsigned end = heap_own->listed_end;
+    stack_set_private(heap_own, true);
+    CHECK(heap_own->is_private);
+    mw_free(mw_malloc(40 * os_page_size));
+    stack_set_private(heap_own, true);
+    CHECK(!heap_own->is_private);
+    stack_set_private(heap_own, true);
+    CHECK(heap_own->is_private);
+    CHECK_LT(end, heap_own->listed_end);
+    CHECK(mw_heap_is_valid());
+}
