@@ -65,7 +65,8 @@ static NOINLINE void *alloc_refill(size_t size, struct heap *heap, size_t class)
         bool takes_next = heap_prefers_ready(bin);
         if (unlikely(heap_is_sampling(heap)) &&
             !heap_sample_is_behind(heap, (unsigned)class,
-                                   takes_next ? LIST_MAX_BUSY : extent->slab.capacity)) {
+                                   takes_next ? LIST_MAX_BUSY
+                                              : extent->slab.carved - extent->slab.left)) {
             slot = heap_take_local_sampling(heap, (unsigned)class);
         } else {
             slot = takes_next ? heap_take_next(heap, bin) : heap_take_local(heap, extent);
@@ -113,7 +114,7 @@ static void *alloc_filled(void *block, size_t size, bool is_zero)
 static struct slot *alloc_refilled(struct heap *heap, unsigned class, bool must_be_aligned)
 {
     struct slot *slot;
-    if (unlikely(heap_is_sampling(heap))) {
+    if (unlikely(heap_is_sampling(heap)) && !heap_may_refill_plainly(heap, class)) {
         slot = heap_refill_sampling(heap, class, must_be_aligned);
     } else {
         slot = class_is_medium(class) ? magazine_fill(heap, class, must_be_aligned)
@@ -293,7 +294,7 @@ static void *alloc_slot(struct heap *heap, unsigned class, size_t size, bool mus
         return alloc_direct_slot(HEAPS_SAMPLE ? heap : NULL, direct, class, size);
     }
     struct slot *slot = heap_pop(heap, class);
-    if (slot == NULL && unlikely(heap_is_sampling(heap))) {
+    if (slot == NULL && unlikely(heap_is_sampling(heap)) && !heap_may_refill_plainly(heap, class)) {
         void *block = alloc_sampled(heap, class, size, must_be_aligned);
         if (block != NULL) {
             return block;

@@ -41,6 +41,15 @@ ALWAYS_INLINE bool heap_sample_is_behind(struct heap *heap, unsigned class, uint
            heap->sample_thinning[class] <= heap->sampler.thinning;
 }
 
+/* Whether a list of a small class is filled as if no samples were: no list is longer than uncut_most, and the candidate
+ * is of slots as large. */
+ALWAYS_INLINE bool heap_may_refill_plainly(struct heap *heap, unsigned class)
+{
+    check(heap->list_max <= heap->uncut_most);
+    return !class_is_medium(class) && class <= heap->candidate.largest &&
+           heap_sample_is_behind(heap, class, heap->uncut_most);
+}
+
 /* A list for a class from the local list of its current slab, which is not empty, or of a ready one; up to the next
  * sample at most. NULL if that is not for the hit path: a sample is due. */
 static struct slot *heap_take_local_sampling(struct heap *heap, unsigned class);

@@ -121,6 +121,22 @@ TEST(a_candidate_is_drawn_anew_when_its_chance_is_another)
     CHECK(heap_own->until_tick != 5);
 }
 
+TEST(a_refill_regards_the_sample_that_its_list_may_reach)
+{
+    begin_rare_samples();
+    unsigned class = class_of(64);
+    mw_free(mw_malloc(64));
+    heap_own->sample_thinning[class] = 0;
+    heap_own->candidate.largest = class;
+    heap_set_until_sample(heap_own, class, heap_own->uncut_most);
+    CHECK(heap_may_refill_plainly(heap_own, class));
+    heap_set_until_sample(heap_own, class, heap_own->uncut_most - 1);
+    CHECK(!heap_may_refill_plainly(heap_own, class));
+    heap_set_until_sample(heap_own, class, heap_own->uncut_most);
+    heap_own->candidate.largest = class - 1;
+    CHECK(!heap_may_refill_plainly(heap_own, class));
+}
+
 /* Of larger blocks than there were: the tick after one of them was freed sees it. */
 TEST(lists_have_the_classes_that_blocks_were_freed_of)
 {
