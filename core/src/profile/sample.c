@@ -225,8 +225,19 @@ static void sampler_follow_clock(struct sampler *sampler, uint64_t now_ms)
     }
 }
 
+/* Whether a sampler goes on where another thread has just ended: threads that live for a short time would all be
+ * sampled as often as may be until their first window ends. */
+static bool sampler_goes_on(const struct sampler *sampler, bool takes_profile, uint64_t now_ns)
+{
+    return takes_profile && sampler->takes_profile &&
+           sampler->round == atomic_get(&profile.round) &&
+           now_ns - sampler->window_ns <= SAMPLER_PAUSE_NS;
+}
+
 static void sampler_begin(struct sampler *sampler, bool takes_profile)
 {
+    uint64_t now_ns = os_now_ns();
+    bool goes_on = sampler_goes_on(sampler, takes_profile, now_ns);
     sampler->takes_profile = takes_profile;
     sampler->stack = (struct known_stack){0, 0};
     const void *at_random = (const void *)getauxval(AT_RANDOM); /* 16 bytes at any address */
@@ -234,12 +245,13 @@ static void sampler_begin(struct sampler *sampler, bool takes_profile)
     if (at_random != NULL) {
         memcpy(&seed, at_random, sizeof seed);
     }
-    uint64_t now_ns = os_now_ns();
     sampler->random ^= (uintptr_t)sampler * 0x9e3779b97f4a7c15u ^ now_ns;
     sampler->random += seed;
-    sampler->thinning = 0;
+    if (!goes_on) {
+        sampler->thinning = 0;
+        sampler_begin_window(sampler, now_ns);
+    }
     sampler_draw_large(sampler);
-    sampler_begin_window(sampler, now_ns);
     sampler->round = atomic_get(&profile.round);
 }
 

@@ -44,6 +44,33 @@ TEST(samples_are_as_often_as_may_be_after_a_pause)
     CHECK_EQ(sampler.thinning, 0);
 }
 
+/* What a thread finds that begins where another one ended so many ns ago. */
+static unsigned thinning_of_next(uint64_t ago_ns)
+{
+    sampler.thinning = 7;
+    sampler.window_samples = 5;
+    sampler.window_ns = os_now_ns() - ago_ns;
+    sampler_begin(&sampler, true);
+    CHECK_EQ(sampler.window_samples, sampler.thinning == 7 ? 5 : 0);
+    return sampler.thinning;
+}
+
+TEST(threads_that_follow_others_are_thinned_out_with_them)
+{
+    process_init();
+    sampler_begin(&sampler, true);
+    unsigned found = 0;
+    for (unsigned i = 0; i < 100 && found == 0; i++) { /* others may have the CPU meanwhile */
+        found = thinning_of_next(0);
+    }
+    CHECK_EQ(found, 7);
+    CHECK_EQ(thinning_of_next(SECOND), 0);
+    atomic_add(&profile.round, 1); /* a reset, perhaps to another rate */
+    CHECK_EQ(thinning_of_next(0), 0);
+    sampler_begin(&sampler, false);
+    CHECK_EQ(thinning_of_next(0), 0);
+}
+
 /* The next sample of a block of pages would come late. */
 TEST(chance_begins_anew_when_samples_become_more_frequent)
 {
