@@ -65,8 +65,7 @@ static NOINLINE void *alloc_refill(size_t size, struct heap *heap, size_t class)
         bool takes_next = heap_prefers_ready(bin);
         if (unlikely(heap_is_sampling(heap)) &&
             !heap_sample_is_behind(heap, (unsigned)class,
-                                   takes_next ? LIST_MAX_BUSY
-                                              : extent->slab.carved - extent->slab.left)) {
+                                   takes_next ? LIST_MAX_BUSY : slab_listed(extent))) {
             slot = heap_take_local_sampling(heap, (unsigned)class);
         } else {
             slot = takes_next ? heap_take_next(heap, bin) : heap_take_local(heap, extent);

@@ -94,6 +94,12 @@ ALWAYS_INLINE uint32_t slab_carved_end(struct extent *extent)
     return is_scattered ? extent->slab.capacity : extent->slab.carved;
 }
 
+/* The length of the local list. */
+ALWAYS_INLINE uint32_t slab_listed(const struct extent *extent)
+{
+    return extent->slab.carved - extent->slab.left;
+}
+
 /* Slots that are out, see struct slab. */
 ALWAYS_INLINE uint32_t slab_used(struct extent *extent)
 {

@@ -221,7 +221,7 @@ static struct slot *heap_take_local(struct heap *heap, struct extent *extent)
     unsigned class = slab->class;
     struct bin *bin = &heap->bins[class];
     struct slot *slot = slab->local;
-    uint32_t count = slab->carved - slab->left;
+    uint32_t count = slab_listed(extent);
     check(slot != NULL && count > 0 && slab->bias == 0 && slab->left < slab->carved);
     check(atomic_get(&extent->owner) == heap && heap->free[class] == NULL);
     if (count > heap->uncut_most) {
