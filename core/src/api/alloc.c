@@ -55,10 +55,7 @@ HIT_PATH static NOINLINE void *alloc_medium(size_t size)
 static NOINLINE void *alloc_refill(size_t size, struct heap *heap, size_t class)
 {
     check(heap->free[class] == NULL);
-    if (class >= SMALL_CLASSES) {
-        return alloc_slow(size);
-    }
-    struct extent *extent = heap->bins[class].current;
+    struct extent *extent = class < SMALL_CLASSES ? heap->bins[class].current : NULL;
     struct slot *slot = NULL;
     if (likely(extent != NULL && extent->slab.local != NULL && heap->until_tick >= 0)) {
         struct bin *bin = &heap->bins[class];
