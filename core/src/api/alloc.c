@@ -2,7 +2,7 @@
  *
  *   mw_malloc  slots: pops the heap's list                            hit
  *     alloc_refill     takes over the current slab's local list       every few dozen calls
- *     alloc_medium     pops a list of blocks of pages; where the thread frees many of these, a magazine too    hit
+ *     alloc_medium     pops a list of blocks of pages; above heap->table_most a magazine too    hit
  *       alloc_slow     all the rest: a thread's first call, ticks, carving, other slabs, depots,
  *                      arenas, huge blocks
  */

@@ -193,7 +193,7 @@ struct heap {
                                     filled yet. Of others: minus the length of the list */
     struct bin bins[SMALL_CLASSES];
 
-    /* From here to no_block nothing is reset while the process lives. */
+    /* From here to the outboxes nothing is reset while the process lives. */
     struct class_counts counts[CLASSES];
     uint64_t
         puts[LIST_CLASSES]; /* slots that the program freed into the list; of block classes less
@@ -201,11 +201,11 @@ struct heap {
     uint64_t
         large_counts[LARGE_CLASSES]; /* large blocks that the program was given past the lists */
 
+    struct outbox outboxes[OUTBOXES];
+    struct magazine magazines[LIST_CLASSES + 1 - SMALL_CLASSES];
     struct extent
         no_block; /* the hit paths write here what of a block belongs into its descriptor. Active since
                      slot_lists became 0 for the first time; not before, as it would cost each thread a page */
-    struct outbox outboxes[OUTBOXES];
-    struct magazine magazines[LIST_CLASSES + 1 - SMALL_CLASSES];
 #if MW_DELAY_FREE
     struct delay delay;
 #endif
@@ -249,6 +249,10 @@ struct heap {
 /* A heap begins where a page does. */
 static_assert(offsetof(struct heap, counts) + SMALL_CLASSES * sizeof(struct class_counts) <= 4096,
               "a thread that allocates small blocks writes to one page of its heap");
+static_assert(offsetof(struct heap, magazines) +
+                      (CLASS_OF(8 * KiB) - SMALL_CLASSES) * sizeof(struct magazine) <=
+                  2 * 4096,
+              "one that allocates medium ones of up to 8 KiB, or frees those of others, to two");
 
 /* The slots and blocks until the next tick; the field alone may end before that, see chance.h. */
 ALWAYS_INLINE int32_t heap_until_tick(const struct heap *heap)

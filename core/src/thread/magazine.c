@@ -44,7 +44,7 @@ static NOINLINE void *alloc_first_of_any(struct heap *heap, unsigned class, size
 /* What jemalloc calls large begins above this size, and a limit is a number of 16 bits. */
 #define SLOTS_SMALL_MAX (14 * KiB)
 #define MAGAZINE_MOST_EVER 4096
-static_assert(MAGAZINE_MOST_EVER + 2 <= UINT16_MAX, "a limit fits");
+static_assert(MAGAZINE_MOST_EVER + 2 <= INT16_MAX, "a limit fits");
 
 #define LISTED_MEDIUM (CLASSES - SMALL_CLASSES)
 

@@ -91,7 +91,7 @@ static void orphan_reset(struct heap *heap)
     stack_rob_orphan(heap);
     lock_take(&rob_lock); /* another robber may still be counting */
     memset(heap, 0, offsetof(struct heap, counts));
-    memset(&heap->no_block, 0, sizeof *heap - offsetof(struct heap, no_block));
+    memset(&heap->outboxes, 0, sizeof *heap - offsetof(struct heap, outboxes));
     lock_release(&rob_lock);
     heap->next = next;
     heap->next_idle = next_idle;

@@ -36,6 +36,8 @@
  *
  *     list -> a -> b     cell -> marked -> c -> d
  *
+ * A list of LISTED_MOST blocks is full: the next ones wait in the cell too.
+ *
  * The owner alone writes stack_pages. A robber adds what it took to robbed_pages, and the owner
  * takes that out of the sum when the sum matters: so stack_pages may be too large, never too small.
  */

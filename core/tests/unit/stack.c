@@ -455,7 +455,6 @@ TEST(stack_keeps_no_slabs_of_others)
     CHECK_GE(atomic_get(&heap_own->stack_pages), 2);
 }
 
-/* Huge blocks come and go without a slot being handed out: time passes all the same. */
 TEST(stack_list_is_no_longer_than_can_be_counted)
 {
     static struct extent *extents[LISTED_MOST + 20];
@@ -491,6 +490,7 @@ TEST(stack_list_is_no_longer_than_can_be_counted)
     CHECK(mw_heap_is_valid());
 }
 
+/* Huge blocks come and go without a slot being handed out: time passes all the same. */
 TEST(stack_huge_blocks_count_for_the_clock)
 {
     mw_free(malloc_pages(20));
