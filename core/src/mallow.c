@@ -18,6 +18,7 @@
 /* layer 1: os */
 #include "os/os.h"
 #include "os/syscall.h"
+#include "os/strict.c"
 #include "os/clock.c"
 #include "os/linux.c"
 #include "os/guard.c"

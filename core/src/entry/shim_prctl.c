@@ -5,10 +5,10 @@
  * libc's malloc, and may end the program for another; from then on ours makes no others. The strict mode
  * knows read, write and exit alone: small blocks of memory that is there need none there either.
  *
- * It may be called between vfork and exec, or by a signal's handler: the kernel is asked without a detour.
+ * It may be called between vfork and exec, or by a signal's handler.
  */
 #include "../os/os.h"
-#include "../thread/thread.h"
+#include "../thread/strict.h"
 
 #include <errno.h>
 

@@ -49,13 +49,6 @@ ALWAYS_INLINE bool is_of_pages(const void *start, size_t size)
            (uintptr_t)start + size > (uintptr_t)start;
 }
 
-static _Atomic bool some_are_strict;
-
-ALWAYS_INLINE bool os_refuses_changes(void)
-{
-    return unlikely(atomic_get(&some_are_strict)) && os_thread_is_strict();
-}
-
 /* A call about memory: where the thread may make none, it fails as if the kernel refused. */
 ALWAYS_INLINE long memory_call(long number, long start, long size, long a, long b, long c, long d)
 {
@@ -320,17 +313,28 @@ static bool os_is_readable(uintptr_t address)
 
 /* --- Waiting ---------------------------------------------------------------------------------- */
 
-/* How long one sleeps that a thread in the strict mode cannot wake. */
-#define STRICT_SLEEP_MS 10u
+/* Of who may not sleep, between two looks at the time: loads, which do not take the line from who writes it. */
+#define STRICT_LOOKS 100u
+
+/* Waits without a call: a few looks at the word, or until the time has passed. */
+static void os_look(const void *word, uint32_t expected, uint32_t timeout_ms)
+{
+    uint64_t end_ms = os_now_ms() + timeout_ms;
+    do {
+        for (unsigned i = 0; i < STRICT_LOOKS; i++) {
+            if (atomic_get((const _Atomic uint32_t *)word) != expected) {
+                return;
+            }
+            cpu_relax();
+        }
+    } while (os_now_ms() < end_ms);
+}
 
 static void os_wait(void *word, uint32_t expected, uint32_t timeout_ms)
 {
     if (os_refuses_changes()) {
-        cpu_relax();
+        os_look(word, expected, timeout_ms);
         return;
-    }
-    if (timeout_ms == 0 && unlikely(atomic_get(&some_are_strict))) {
-        timeout_ms = STRICT_SLEEP_MS;
     }
     struct timespec timeout = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
     system_call(SYS_futex, (long)word, FUTEX_WAIT, (long)expected,
@@ -364,11 +368,6 @@ static uint64_t os_set_signal_mask(uint64_t mask)
 static void os_note_confined(void)
 {
     atomic_set(&is_confined, true);
-}
-
-static void os_note_strict(void)
-{
-    atomic_set(&some_are_strict, true);
 }
 
 static int os_prctl(int option, unsigned long second, unsigned long third, unsigned long fourth,

@@ -155,6 +155,9 @@ static COLD void lock_wait_in_handler(struct lock *lock, uintptr_t state)
 /* Who has slept takes the lock as one that is waited for: there may be other sleepers. The kernel
  * compares the lower half of the state, which tells whether somebody waits; that two holders may
  * have it in common does no harm. */
+/* How long one sleeps whom a thread in the strict mode of seccomp may have to wake, which it cannot. */
+#define STRICT_SLEEP_MS 10u
+
 static void lock_sleep(struct lock *lock)
 {
     while (!lock_grab(lock, LOCK_WAITED)) {
@@ -167,7 +170,8 @@ static void lock_sleep(struct lock *lock)
         if (unlikely(fault_is_told_here())) {
             lock_wait_in_handler(lock, state | LOCK_WAITED);
         } else {
-            os_wait(&lock->state, (uint32_t)(state | LOCK_WAITED), 0);
+            uint32_t timeout_ms = os_some_are_strict() ? STRICT_SLEEP_MS : 0;
+            os_wait(&lock->state, (uint32_t)(state | LOCK_WAITED), timeout_ms);
         }
     }
 }

@@ -128,11 +128,12 @@ static bool os_is_readable(uintptr_t address);
  * clock_gettime has no say in it. */
 static uint64_t os_now_ms(void);
 
-/* Nanoseconds of the same clock, exactly. */
+/* Nanoseconds of the same clock, exactly; to some milliseconds in a thread in the strict mode of seccomp. */
 static uint64_t os_now_ns(void);
 
 /* Sleeps while *word == expected, until a wake or, with timeout_ms != 0, at most that long. It may return for no
- * reason: a thread in the strict mode of seccomp neither sleeps nor wakes. */
+ * reason. A thread in the strict mode of seccomp looks instead, for a moment or as long, and wakes nobody: whoever may
+ * wait for one (os_some_are_strict) gives a time. */
 static void os_wait(void *word, uint32_t expected, uint32_t timeout_ms);
 static void os_wake_one(void *word);
 
@@ -200,6 +201,7 @@ static bool os_is_confined(void);
 static bool (*const os_thread_is_strict)(void);
 UNUSED static void os_note_strict(void);
 ALWAYS_INLINE bool os_refuses_changes(void);
+ALWAYS_INLINE bool os_some_are_strict(void);
 
 /* As the kernel: the result, or less than 0, an error number. */
 UNUSED static int os_prctl(int option, unsigned long second, unsigned long third,

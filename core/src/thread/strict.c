@@ -1,8 +1,5 @@
-/* SPDX-License-Identifier: MIT
- *
- * Threads in the strict mode of seccomp, see os/os.h.
- */
-#include "thread.h"
+/* SPDX-License-Identifier: MIT */
+#include "strict.h"
 
 static bool own_heap_is_strict(void)
 {
@@ -12,11 +9,10 @@ static bool own_heap_is_strict(void)
 
 static bool (*const os_thread_is_strict)(void) = own_heap_is_strict;
 
-/* A signal may have come while the thread was about to have its heap, or was in the shared one. */
+/* A signal may have come while the thread was about to have its heap, or was anywhere else with a lock. */
 static bool thread_may_attach(void)
 {
-    return !lock_is_mine(&process.lock) && !lock_is_mine(&process.heaps_lock) &&
-           !lock_is_mine(&process.shared_lock);
+    return heap_own != HEAP_ENDED && !fork_visit_locks(lock_is_mine);
 }
 
 static void thread_note_strict(bool begins)
@@ -25,8 +21,13 @@ static void thread_note_strict(bool begins)
         thread_leave(thread_enter());
     }
     struct heap *heap = heap_own;
-    if (heap > HEAP_FREES(FREES_WITHOUT_HEAP)) {
-        heap->is_strict = begins;
-        os_note_strict();
+    if (heap <= HEAP_FREES(FREES_WITHOUT_HEAP)) {
+        return;
     }
+    if (begins) {
+        os_note_strict();
+        free_news_tell(); /* who sleeps until this thread wakes it looks by itself from now on */
+        fork_visit_locks(lock_pass_wake_on);
+    }
+    heap->is_strict = begins;
 }

@@ -392,7 +392,6 @@ static unsigned thread_arenas(void)
  * The call goes on when the handler returns, in the parent and in the child; until then the child
  * of a program with several threads may call only what POSIX allows it, which malloc is not. */
 
-/* Calls a function with every lock; whether it said true of one of them. */
 static bool fork_visit_locks(bool (*visit)(struct lock *))
 {
     bool any = visit(&table_lock);

@@ -41,11 +41,8 @@ static bool thread_stays_slow(void);
 /* Sends all calls of this thread, and of threads to come, through the slow path. */
 static void thread_stay_slow(void);
 
-/* This thread is about to be in the strict mode of seccomp (os/os.h), or is not, after all. From any thread or
- * signal handler. One that has no heap gets it now: later the kernel would end the thread for asking for memory, perhaps
- * while it holds a lock. One that can have none is not noted. What a child of vfork does, which has its parent's heap, is
- * noted of the parent. */
-UNUSED static void thread_note_strict(bool begins);
+/* Calls a function with every lock; whether it said true of one of them. */
+UNUSED static bool fork_visit_locks(bool (*visit)(struct lock *));
 
 /* How many arenas there are, or will be when there are threads enough. */
 static unsigned thread_arenas(void);

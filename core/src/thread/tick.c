@@ -344,6 +344,10 @@ static NOINLINE void heap_tick(struct heap *heap)
 
 /* A time to wait for (ms), of os_wait. */
 #define UNTIL_NEWS 0u
+
+/* Of a thread in the strict mode of seccomp there is no news. */
+#define STRICT_REST_MS 1000u
+
 static_assert(PURGE_THREAD_REST_STEPS << PURGE_THREAD_DOUBLINGS <= DECAY_STEPS,
               "what comes free goes within the time of its decay");
 
@@ -401,7 +405,7 @@ static uint32_t purge_thread_pause_ms(uint32_t *empty_looks)
         for (unsigned i = 0; i < arena_count(); i++) {
             arena_begin_decay_anew(arena_at(i));
         }
-        return UNTIL_NEWS;
+        return os_some_are_strict() ? STRICT_REST_MS : UNTIL_NEWS;
     }
     size_t rest_ms = size_max(pause_ms * PURGE_THREAD_REST_STEPS, PURGE_THREAD_REST_MS);
     rest_ms = decay_ms >= 0 ? rest_ms << *empty_looks : pause_ms;

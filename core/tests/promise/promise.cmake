@@ -44,7 +44,7 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         cut_guard trimmed no_guards reused_holes regrowth children_differ held
         scattered beside emptied many_stacks small_data no_actions small_pages each_instruction
         start_together looked_at written crowded stuck_guards strict_frees
-        strict_works short_ring)
+        strict_works strict_news short_ring)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -94,6 +94,8 @@ mallow_promise(strict_frees secure "security:4") # all large blocks have guards
 mallow_promise(strict_frees debug "")
 mallow_promise(short_ring debug "")
 mallow_promise(strict_works fast "")
+mallow_promise(strict_news fast "dirty_decay_ms:200,purge_thread:true")
+mallow_promise(strict_news secure "dirty_decay_ms:200,purge_thread:true")
 mallow_promise(strict_works secure "")
 mallow_promise(strict_works secure "memory_limit:80%") # which asks the cgroup now and then
 mallow_promise(children_differ secure "")
