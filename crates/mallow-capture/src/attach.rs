@@ -158,7 +158,10 @@ fn place_of(pid: u32, path: &Path) -> PathBuf {
     let maps = maps::parse(&std::fs::read(proc.join("maps")).unwrap_or_default());
     let mapping = maps.iter().find(|mapping| mapping.path == path);
     let place = mapping.and_then(|mapping| binding::places(&proc, mapping).next());
-    place.map_or_else(|| path.to_owned(), |(place, _)| place)
+    place.map_or_else(
+        || proc.join("root").join(path.strip_prefix("/").unwrap_or(path)),
+        |(place, _)| place,
+    )
 }
 
 /// What the hits of a point mean.

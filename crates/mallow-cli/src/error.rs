@@ -172,6 +172,7 @@ fn measure_code(error: &mallow_measure::Error) -> u8 {
     use mallow_measure::Error as Measure;
     match error {
         Measure::BadPattern(_) | Measure::BadPort(_) | Measure::BadValue(_) | Measure::NoLoad => 2,
+        Measure::UnknownHost { .. } => 4,
         Measure::NotReady { .. } => 4,
         Measure::NoThread(_) => 5,
         Measure::NotStarted { .. } => 125,

@@ -51,7 +51,10 @@ impl Setting {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(120);
         while !is_time(child.id()) {
-            assert!(Instant::now() < deadline, "{words:?}: the moment does not come");
+            if Instant::now() > deadline {
+                child.kill().unwrap();
+                panic!("{words:?}: the moment does not come");
+            }
             std::thread::sleep(Duration::from_millis(2));
         }
         kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();

@@ -23,6 +23,9 @@ pub enum Error {
     #[error("--ready {0} names no port: that is a number from 1 to 65535, as in 127.0.0.1:80.")]
     BadPort(String),
 
+    #[error("The host {host} of --ready cannot be found: {reason}.")]
+    UnknownHost { host: String, reason: String },
+
     #[error("An expression of --value cannot be used: {0}.")]
     BadValue(String),
 

@@ -86,12 +86,8 @@ pub struct Sample {
     pub wall_s: f64,
     pub user_s: f64,
     pub system_s: f64,
-    /// The most that all processes together had at a time, as far as samples saw it, and no less than the
-    /// largest had; less than about 1 MiB, a copy of this tool, cannot be told.
+    /// Of the largest process; less than about 1 MiB, a copy of this tool, cannot be told.
     pub peak_rss: f64,
-    /// Of the largest process, by the kernel.
-    #[serde(skip)]
-    pub largest_rss: f64,
     /// Of all processes together over time; `None` if the run was too short to sample.
     pub average_rss: Option<f64>,
     pub minor_faults: f64,
@@ -107,30 +103,7 @@ pub struct Sample {
 impl Sample {
     /// Of what was ended before there was anything to measure.
     pub fn cut(outcome: Outcome) -> Sample {
-        Sample {
-            outcome,
-            wall_s: 0.0,
-            user_s: 0.0,
-            system_s: 0.0,
-            peak_rss: 0.0,
-            largest_rss: 0.0,
-            average_rss: None,
-            minor_faults: 0.0,
-            major_faults: 0.0,
-            values: Vec::new(),
-            timeline: None,
-        }
-    }
-
-    /// What the kernel counted. The greatest sum that was sampled stays: an average of sums is never above
-    /// its peak.
-    pub(crate) fn count(&mut self, usage: Usage) {
-        self.user_s = usage.user.as_secs_f64();
-        self.system_s = usage.system.as_secs_f64();
-        self.largest_rss = usage.peak_rss_bytes as f64;
-        self.peak_rss = self.peak_rss.max(self.largest_rss);
-        self.minor_faults = usage.minor_faults as f64;
-        self.major_faults = usage.major_faults as f64;
+        sample(outcome, Duration::ZERO, Usage::default(), None)
     }
 }
 
@@ -187,21 +160,27 @@ pub fn run_sampled(
     // What the command left running would disturb the next run.
     let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
     // It may have passed the limit between two looks.
-    let is_own = sampler.root == child.id();
-    let is_over = is_own && limits.memory.is_some_and(|limit| usage.peak_rss_bytes > limit);
+    let is_over = sampler.root == child.id()
+        && limits.memory.is_some_and(|limit| usage.peak_rss_bytes > limit);
     let cut = cut.or(is_over.then_some(Outcome::OverMemory));
     let outcome = cut.unwrap_or(ending.into());
-    let peak_rss = sampler.peak();
-    let timeline = sampler.timeline();
-    let average_rss = timeline.as_ref().map(|timeline| timeline.figures.average);
-    let (wall_s, values) = (wall.as_secs_f64(), reading.finish());
-    let cut = Sample::cut(outcome);
-    let mut sample = Sample { wall_s, peak_rss, average_rss, values, timeline, ..cut };
-    // Of a server's load nothing but its time counts.
-    if is_own {
-        sample.count(usage);
+    let values = reading.finish();
+    Ok(Sample { values, ..sample(outcome, wall, usage, sampler.timeline()) })
+}
+
+fn sample(outcome: Outcome, wall: Duration, usage: Usage, timeline: Option<Timeline>) -> Sample {
+    Sample {
+        outcome,
+        wall_s: wall.as_secs_f64(),
+        user_s: usage.user.as_secs_f64(),
+        system_s: usage.system.as_secs_f64(),
+        peak_rss: usage.peak_rss_bytes as f64,
+        average_rss: timeline.as_ref().map(|timeline| timeline.figures.average),
+        minor_faults: usage.minor_faults as f64,
+        major_faults: usage.major_faults as f64,
+        values: Vec::new(),
+        timeline,
     }
-    Ok(sample)
 }
 
 /// Returns when the process has ended; says why if it was ended from here.
@@ -318,11 +297,6 @@ impl Sampler {
         resident
     }
 
-    /// The most at a time; however few samples there are.
-    fn peak(&self) -> f64 {
-        self.tally.figures().map_or(0.0, |figures| figures.peak)
-    }
-
     fn timeline(self) -> Option<Timeline> {
         let figures = self.tally.figures().filter(|_| self.tally.count >= FEWEST_SAMPLES)?;
         Some(Timeline { figures, points: self.points })
@@ -380,16 +354,6 @@ mod tests {
         assert!(average > 1e6 && average < 2.0 * sample.peak_rss, "{average}");
         let limits = Limits { memory: Some(20_000_000), ..Limits::default() };
         assert_eq!(shell(script, limits).outcome, Outcome::OverMemory);
-    }
-
-    /// The largest of three has a third of what the average is of.
-    #[test]
-    fn the_peak_is_of_what_the_average_is_of() {
-        let child = "(x=$(head -c 30000000 /dev/zero | tr '\\0' a); sleep 0.5; : ${#x}) &";
-        let sample = shell(&format!("{child} {child} {child} wait"), Limits::default());
-        let average = sample.average_rss.expect("long enough to sample");
-        assert!(sample.peak_rss >= average, "{} {average}", sample.peak_rss);
-        assert!(sample.peak_rss > 1.5 * sample.largest_rss, "{sample:?}");
     }
 
     #[test]

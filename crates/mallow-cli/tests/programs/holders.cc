@@ -3,33 +3,40 @@
 #include <string>
 #include <vector>
 
+#include <unistd.h>
+
 #define STAY __attribute__((noinline))
 
 namespace store {
 std::vector<char *> kept;
+
+// Samples that come too fast are thinned out, and their error is larger.
+static void rest(int i) {
+  if (i % 32 == 0) usleep(1000);
+}
 
 template <int size> struct Record {
   char data[size];
 };
 
 STAY void add_rows(int count) {
-  for (int i = 0; i < count; i++) kept.push_back((new Record<8192>)->data);
+  for (int i = 0; i < count; i++, rest(i)) kept.push_back((new Record<8192>)->data);
   asm volatile("");
 }
 STAY void add_pages(int count) {
-  for (int i = 0; i < count; i++) kept.push_back(static_cast<char *>(std::malloc(4096)));
+  for (int i = 0; i < count; i++, rest(i)) kept.push_back(static_cast<char *>(std::malloc(4096)));
   asm volatile("");
 }
 STAY void add_records(int count) {
-  for (int i = 0; i < count; i++) kept.push_back((new Record<2048>)->data);
+  for (int i = 0; i < count; i++, rest(i)) kept.push_back((new Record<2048>)->data);
   asm volatile("");
 }
 STAY void add_large(int count) {
-  for (int i = 0; i < count; i++) kept.push_back((new Record<32768>)->data);
+  for (int i = 0; i < count; i++, rest(i)) kept.push_back((new Record<32768>)->data);
   asm volatile("");
 }
 STAY void add_arrays(int count) {
-  for (int i = 0; i < count; i++) kept.push_back(new char[1024]);
+  for (int i = 0; i < count; i++, rest(i)) kept.push_back(new char[1024]);
   asm volatile("");
 }
 STAY void pass_through(int count) {

@@ -33,7 +33,7 @@ pub fn measure(
     mallow_capture::check(&args.command, args.allocator.as_deref(), true)?;
     let mut measured = Measured::default();
     // What the command does only once, such as filling caches, is over before it is measured.
-    largest_rss(args, 1, interrupted)?;
+    peak_rss(args, 1, interrupted)?;
     let own = (2..=args.runs + 1).map(|number| (number, None));
     for (number, padding) in own.chain(padding.map(|padding| (2 * args.runs + 2, Some(padding)))) {
         let request = Wanted { args, depth, number, padding };
@@ -45,7 +45,7 @@ pub fn measure(
     // The kernel counts a copy of this process as the child's memory.
     mallow_os::trim_heap();
     for number in args.runs + 2..=2 * args.runs + 1 {
-        measured.rss.push(largest_rss(args, number, interrupted)?);
+        measured.rss.push(peak_rss(args, number, interrupted)?);
     }
     Ok(measured)
 }
@@ -207,7 +207,7 @@ fn complaints(recorded: &Recorded, names: &[String]) -> Result<Vec<String>> {
 }
 
 /// Of the command's largest process, without the recorder. What the command prints is shown once.
-fn largest_rss(args: &CheckArgs, number: u32, interrupted: &AtomicBool) -> Result<u64> {
+fn peak_rss(args: &CheckArgs, number: u32, interrupted: &AtomicBool) -> Result<u64> {
     let silent = |_: &str| {};
     let prepared = mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &silent)?
         .checked()?;
@@ -220,7 +220,7 @@ fn largest_rss(args: &CheckArgs, number: u32, interrupted: &AtomicBool) -> Resul
     };
     let sample = run::run(command, Limits::default(), &[], interrupted)?;
     match sample.outcome {
-        Outcome::Finished => Ok(sample.largest_rss as u64),
+        Outcome::Finished => Ok(sample.peak_rss as u64),
         Outcome::Interrupted => Err(cut_short()),
         outcome => Err(failed(args, number, outcome)),
     }

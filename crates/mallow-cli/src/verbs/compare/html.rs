@@ -275,8 +275,8 @@ fn method(report: &Report) -> Markup {
                  smaller difference than that was shown, \u{201c}inconclusive\u{201d} that neither \
                  was. Each interval holds with " (format!("{:.2}", settings.confidence * 100.0))
                 " %, so that all of them together hold with 95 %. Before the first timing it was \
-                 checked in the running process that each library serves malloc. RSS is sampled, of \
-                 all processes together; its peak is no less than that of the largest."
+                 checked in the running process that each library serves malloc. Peak RSS is that \
+                 of the largest process; average RSS is sampled over all processes."
             }
         }
     }
