@@ -139,9 +139,9 @@ struct candidate {
  * one page of its heap. */
 struct heap {
     struct slot *free[LIST_CLASSES]; /* the hit path's lists */
-    size_t
-        table_most; /* malloc looks up the class of requests up to so many bytes, and pops its list
-                            without regard to blocks of pages: see heap_set_way */
+    /* malloc looks up the class of requests up to so many bytes, and pops its list without regard to blocks of
+     * pages: see heap_set_way. */
+    size_t table_most;
     uint32_t slot_lists; /* classes whose lists free pushes to without regard to blocks of pages */
     int32_t until_tick;  /* slots and blocks to hand out or take until the clock is read */
     uint16_t list_max;   /* slots that are handed out at a time: one of LIST_MAX_* */
@@ -188,9 +188,9 @@ struct heap {
     struct heap *next;   /* const: all heaps ever made */
     struct heap *next_idle;                        /* lock: heaps */
     _Atomic(struct extent *) stacks[PAGE_CLASSES]; /* atomic: cells, anybody takes from them */
-    int16_t rooms
-        [LIST_CLASSES]; /* of small classes: slots that the list has room for, see keep.h; 0: not
-                                    filled yet. Of others: minus the length of the list */
+    /* Of small classes: slots that the list has room for, see keep.h; 0: not filled yet. Of others: minus the length
+     * of the list. */
+    int16_t rooms[LIST_CLASSES];
     struct bin bins[SMALL_CLASSES];
 
     /* From here to the outboxes nothing is reset while the process lives. */

@@ -231,6 +231,7 @@ fn a_32_bit_process_is_not_probed() {
 #[test]
 fn a_process_that_changed_its_root_is_recorded_by_probes() {
     use std::io::{BufRead, BufReader};
+    use std::os::unix::process::CommandExt;
     use std::process::Stdio;
     if !is_root() || !Path::new("/sys/bus/event_source/devices/uprobe").exists() {
         println!("skipped: no root, or a kernel without uprobes");
@@ -243,8 +244,10 @@ fn a_process_that_changed_its_root_is_recorded_by_probes() {
     let flags = ["-O0", "-fno-builtin"];
     let Some(program) = compile("cc", folder.path(), source, &flags) else { return };
     let file = folder.path().join("t.trace");
-    let mut target =
-        Command::new(&program).arg(folder.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut target = Command::new(&program);
+    // Where its group loses the last process that could go on with it, the kernel does.
+    target.arg(folder.path()).stdout(Stdio::piped()).process_group(0);
+    let mut target = target.spawn().unwrap();
     let pid = target.id().to_string();
     let mut said = String::new();
     BufReader::new(target.stdout.take().unwrap()).read_line(&mut said).unwrap();
