@@ -148,8 +148,8 @@ static size_t realloc_room(const void *block, size_t old_size, size_t size)
 
 static void realloc_note_copy(const void *block, size_t size, bool is_larger)
 {
-    if (REALLOC_LEARNS &&
-        size > BUILD_MIN / 2) { /* a smaller block is not asked for, see realloc_room */
+    /* A smaller block is not asked for, see realloc_room. */
+    if (REALLOC_LEARNS && size > BUILD_MIN / 2) {
         struct heap *heap = thread_enter();
         *(is_larger ? &heap->built : &heap->shrunk) = realloc_mark(block);
         thread_leave(heap);
