@@ -79,11 +79,54 @@ static struct tally tally_written(struct tally tally)
     return written;
 }
 
+static bool is_for_pprof(void)
+{
+    return option(OPTION_prof_format) == PROF_FORMAT_PPROF;
+}
+
 static void print_tally(struct sink *sink, struct tally live, struct tally all)
 {
-    sink_print(sink, "  t*: %lu: %lu [%lu: %lu]\n", (uint64_t)(live.blocks + 0.5),
+    sink_print(sink, "%lu: %lu [%lu: %lu]", (uint64_t)(live.blocks + 0.5),
                (uint64_t)(live.bytes + 0.5), (uint64_t)(all.blocks + 0.5),
                (uint64_t)(all.bytes + 0.5));
+}
+
+/* The mean distance of samples, and the sums of all stacks. */
+static void print_head(struct sink *sink, struct tally live, struct tally all)
+{
+    uint64_t distance = (uint64_t)1 << atomic_get(&profile.rate_log2);
+    if (is_for_pprof()) {
+        sink_print(sink, "heap profile: ");
+        print_tally(sink, live, all);
+        sink_print(sink, " @ heap_v2/%lu\n", distance);
+    } else {
+        sink_print(sink, "heap_v2/%lu\n  t*: ", distance);
+        print_tally(sink, live, all);
+        sink_print(sink, "\n");
+    }
+}
+
+static void print_frames(struct sink *sink, struct call_stack *stack)
+{
+    sink_print(sink, "@");
+    for (uint32_t i = 0; i < stack->count; i++) {
+        sink_print(sink, " 0x%lx", stack->frames[i]);
+    }
+}
+
+static void print_stack(struct sink *sink, struct call_stack *stack, struct tally live,
+                        struct tally all)
+{
+    if (is_for_pprof()) {
+        print_tally(sink, live, all);
+        sink_print(sink, " ");
+        print_frames(sink, stack);
+    } else {
+        print_frames(sink, stack);
+        sink_print(sink, "\n  t*: ");
+        print_tally(sink, live, all);
+    }
+    sink_print(sink, "\n");
 }
 
 static bool stack_tallies(struct call_stack *stack, struct tally *live, struct tally *all)
@@ -105,17 +148,11 @@ static void print_stacks(struct sink *sink)
             all_sum = (struct tally){all_sum.blocks + all.blocks, all_sum.bytes + all.bytes};
         }
     }
-    print_tally(sink, live_sum, all_sum);
+    print_head(sink, live_sum, all_sum);
     for (struct call_stack *at = store_newest(); at != NULL; at = at->older) {
-        if (!stack_tallies(at, &live, &all)) {
-            continue;
+        if (stack_tallies(at, &live, &all)) {
+            print_stack(sink, at, live, all);
         }
-        sink_print(sink, "@");
-        for (uint32_t i = 0; i < at->count; i++) {
-            sink_print(sink, " 0x%lx", at->frames[i]);
-        }
-        sink_print(sink, "\n");
-        print_tally(sink, live, all);
     }
 }
 
@@ -133,14 +170,33 @@ static void print_mappings(struct sink *sink)
     os_close(fd);
 }
 
-/* The name of a profile that was not given one: prefix.process.number.reason.heap */
+/* The number in "pid:[4026531836]", or 0: where there is no /proc. */
+static uint64_t pid_namespace(void)
+{
+    char text[32];
+    uint64_t number = 0;
+    if (os_read_link_or_file("/proc/self/ns/pid", text, sizeof text) > 0) {
+        for (const char *at = text; *at != 0; at++) {
+            if (*at >= '0' && *at <= '9') {
+                number = number * 10 + (uint64_t)(*at - '0');
+            }
+        }
+    }
+    return number;
+}
+
+/* The name of a profile that was not given one: prefix.process.number.reason.heap, as jemalloc names it; with
+ * prof_pid_namespace prefix.namespace.process... */
 static void dump_name(char *name, size_t size, char reason)
 {
     uint32_t number = atomic_add(&dump_count, 1);
     uint32_t of_reason = atomic_add(&dump_counts[reason - 'a'], 1);
     name[0] = 0;
-    text_print_behind(name, size, "%s.%d.%u.%c", prof_prefix(), os_process_number(), number,
-                      reason);
+    text_print_behind(name, size, "%s", prof_prefix());
+    if (conf_value(conf_at(CONF_prof_pid_namespace)) != 0) {
+        text_print_behind(name, size, ".%lu", pid_namespace());
+    }
+    text_print_behind(name, size, ".%d.%u.%c", os_process_number(), number, reason);
     if (reason != DUMP_FINAL) {
         text_print_behind(name, size, "%u", of_reason);
     }
@@ -156,7 +212,6 @@ static int dump_to(const char *path)
     }
     dump.used = 0;
     dump.error = 0;
-    sink_print(&sink, "heap_v2/%lu\n", (uint64_t)1 << atomic_get(&profile.rate_log2));
     print_stacks(&sink);
     print_mappings(&sink);
     dump_flush();

@@ -70,13 +70,19 @@ class Profile:
     def __init__(self, path):
         text = pathlib.Path(path).read_text()
         head, maps = text.split("\nMAPPED_LIBRARIES:\n")
-        lines = head.strip().splitlines()
-        self.rate = int(re.fullmatch(r"heap_v2/(\d+)", lines[0])[1])
-        expect(re.fullmatch(r"  t\*: \d+: \d+ \[\d+: \d+\]", lines[1]), f"{path}: the totals")
+        first, *lines = head.strip().splitlines()
+        tally = r"\d+: \d+ \[\d+: \d+\]"
+        self.is_for_pprof = first.startswith("heap profile:")
+        if self.is_for_pprof:
+            self.rate = int(re.fullmatch(rf"heap profile: {tally} @ heap_v2/(\d+)", first)[1])
+            lines = [part for line in lines for part in reversed(re.fullmatch(rf"({tally}) (@.*)", line).groups())]
+        else:
+            self.rate = int(re.fullmatch(r"heap_v2/(\d+)", first)[1])
+            expect(re.fullmatch(rf"  t\*: {tally}", lines.pop(0)), f"{path}: the totals")
         self.maps = [(int(start, 16), int(end, 16), int(offset, 16), file) for start, end, offset, file in
                      re.findall(r"^(\w+)-(\w+) \S+ (\w+) \S+ \S+ +(/.*)$", maps, re.M)]
         self.stacks = []
-        for frames, numbers in zip(lines[2::2], lines[3::2]):
+        for frames, numbers in zip(lines[::2], lines[1::2]):
             expect(frames.startswith("@"), f"{path}: '{frames}'")
             values = [int(value) for value in re.findall(r"\d+", numbers)]
             live = self.scaled(values[0], values[1])
@@ -342,6 +348,16 @@ def check_settings(folder):
         bytes_cut, bytes_plain = (sum(stack[2] for stack in p.stacks) for p in (cut, plain))
         expect(0.7 < bytes_cut / bytes_plain < 1.4, f"and the bytes stay: {bytes_cut:.0f}, {bytes_plain:.0f}")
     expect(plain.live("leaking") > 0, "threads take samples from their start")
+    expect(not plain.is_for_pprof, "profiles are jemalloc's")
+    os.environ["MALLOW_CONF"] = "prof_format:pprof"
+    other = profile_with("", "pprof")
+    del os.environ["MALLOW_CONF"]
+    bytes_other = sum(stack[2] for stack in other.stacks)
+    expect(other.is_for_pprof and 0.7 < bytes_other / bytes_plain < 1.4,
+           f"prof_format:pprof: {bytes_other:.0f}, {bytes_plain:.0f}")
+    run(folder, CLIENT, "leak", conf="prof_final:true,prof_prefix:space,prof_pid_namespace:true")
+    space = os.stat("/proc/self/ns/pid").st_ino
+    expect(list(folder.glob(f"space.{space}.*.0.f.heap")), f"prof_pid_namespace: {list(folder.glob('space*'))}")
     off = profile_with("prof_thread_active_init:false", "off")
     expect(not off.stacks, f"prof_thread_active_init:false: {off.stacks[:1]}")
 

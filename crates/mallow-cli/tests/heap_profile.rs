@@ -21,6 +21,10 @@ struct Profiled {
 impl Profiled {
     /// `None`, visibly, without a C++ compiler.
     fn new(settings: &str) -> Option<Profiled> {
+        Profiled::in_form(settings, "jemalloc")
+    }
+
+    fn in_form(settings: &str, form: &str) -> Option<Profiled> {
         let folder = tempfile::tempdir().unwrap();
         let (source, program) = (folder.path().join("holders.cc"), folder.path().join("holders"));
         std::fs::write(&source, PROGRAM).unwrap();
@@ -39,7 +43,8 @@ impl Profiled {
             prefix.display()
         );
         let mut command = mallow(&["run", "--", program.to_str().unwrap()]);
-        let ran = ran(command.env("MALLOC_CONF", conf).output().unwrap());
+        command.env("MALLOC_CONF", conf).env("MALLOW_CONF", format!("prof_format:{form}"));
+        let ran = ran(command.output().unwrap());
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let files = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
         let is_profile = |path: &PathBuf| path.extension().is_some_and(|end| end == "heap");
@@ -117,22 +122,30 @@ fn in_pprof(profiled: &Profiled, truth: &[(String, f64)]) {
     let file = profiled.path("profile.pb.gz");
     let ran = run(&["report", profiled.profile(), "--pprof", &file]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let Some(text) = traces(profiled, &["-symbolize=none", &file]) else { return };
+    assert!(text.contains("Type: inuse_space"), "{text}");
+    assert!(text.contains(&format!("Build ID: {}", build_id(&profiled.program))), "{text}");
+    check(&top_of_traces(&text), &functions(truth), "pprof");
+}
+
+/// What pprof prints of a profile; `None`, visibly, without Go.
+fn traces(profiled: &Profiled, arguments: &[&str]) -> Option<String> {
     let mut pprof = crate::common::pprof(profiled.folder.path());
-    pprof.args(["-traces", "-unit=B", "-symbolize=none"]).arg(&file);
+    pprof.args(["-traces", "-unit=B"]).args(arguments);
     let Ok(output) = pprof.output() else {
         eprintln!("skipped: pprof: no go");
-        return;
+        return None;
     };
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        text.contains("Type: inuse_space"),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(text.contains(&format!("Build ID: {}", build_id(&profiled.program))), "{text}");
+    assert!(text.contains("Type: "), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    Some(text)
+}
+
+fn top_of_traces(text: &str) -> Vec<(String, f64)> {
     let mut stacks = Vec::new();
     for block in text.split("-----------+").skip(1) {
-        let mut lines = block.lines().skip(1);
+        let mut lines =
+            block.lines().skip(1).filter(|line| !line.trim_start().starts_with("bytes:"));
         let Some((bytes, innermost)) = lines.next().and_then(|l| l.trim().split_once("B ")) else {
             continue;
         };
@@ -144,7 +157,26 @@ fn in_pprof(profiled: &Profiled, truth: &[(String, f64)]) {
     }
     stacks.sort_by(|a, b| b.1.total_cmp(&a.1));
     stacks.truncate(HOLDERS);
-    check(&stacks, &functions(truth), "pprof");
+    stacks
+}
+
+/// In the form of gperftools, which pprof reads without our help.
+#[test]
+fn profiles_for_pprof_are_read_by_it_by_jeprof_and_here() {
+    let Some(profiled) = Profiled::in_form("", "pprof") else { return };
+    let folded = run(&["report", profiled.profile(), "--folded"]);
+    assert_eq!((folded.code, folded.stderr.as_str()), (Some(0), ""));
+    let ours = top(&folded.stdout);
+    assert!(ours[0].0.contains("store::add_rows"), "{ours:?}");
+    in_jeprof(&profiled, &ours);
+    let program = profiled.program.to_str().unwrap();
+    let Some(text) = traces(&profiled, &[program, profiled.profile()]) else { return };
+    // The pprof that comes with Go names functions of Go alone; that of github.com/google/pprof names these too.
+    let bytes = |stacks: &[(String, f64)]| stacks.iter().map(|(_, bytes)| *bytes).collect();
+    let (found, expected): (Vec<f64>, Vec<f64>) = (bytes(&top_of_traces(&text)), bytes(&ours));
+    let is_near = |(a, b): (&f64, &f64)| (a - b).abs() < 0.001 * b;
+    assert!(found.iter().zip(&expected).all(is_near), "{found:?} {expected:?}");
+    assert_eq!(found.len(), HOLDERS);
 }
 
 fn in_jeprof(profiled: &Profiled, truth: &[(String, f64)]) {

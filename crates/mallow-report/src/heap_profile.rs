@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! A profile of the heap as Mallow and jemalloc write it, the text that is called `heap_v2`: samples of
-//! the blocks by their call stacks, and the map of the process. Sums are scaled to the whole heap.
+//! the blocks by their call stacks, and the map of the process; or the same as gperftools writes it (`prof_format:pprof`).
+//! Sums are scaled to the whole heap.
 
 use std::fmt;
 
@@ -8,6 +9,9 @@ use crate::held::Amount;
 
 /// What the first line begins with.
 const MAGIC: &str = "heap_v2/";
+/// What it begins with in gperftools' form, and what of it says the same.
+const MAGIC_OF_PPROF: &str = "heap profile:";
+const DISTANCE_OF_PPROF: &str = "@ heap_v2/";
 const MAPS: &str = "MAPPED_LIBRARIES:";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,12 +61,16 @@ impl std::error::Error for HeapProfileError {}
 
 impl HeapProfile {
     pub fn is_one(start: &[u8]) -> bool {
-        start.starts_with(MAGIC.as_bytes())
+        start.starts_with(MAGIC.as_bytes()) || start.starts_with(MAGIC_OF_PPROF.as_bytes())
     }
 
     pub fn parse(text: &str) -> Result<HeapProfile, HeapProfileError> {
         let head = text.lines().next().unwrap_or_default();
-        let distance = head.strip_prefix(MAGIC).ok_or(HeapProfileError::NotOne)?;
+        let distance = match head.strip_prefix(MAGIC_OF_PPROF) {
+            Some(rest) => rest.split_once(DISTANCE_OF_PPROF).map(|(_, distance)| distance),
+            None => head.strip_prefix(MAGIC),
+        };
+        let distance = distance.ok_or(HeapProfileError::NotOne)?;
         let distance = distance
             .trim()
             .parse()
@@ -77,9 +85,15 @@ impl HeapProfile {
             let failed = || malformed(number, line);
             if let Some(places) = line.strip_prefix('@') {
                 profile.stacks.extend(stack.take());
-                let addresses = places.split_whitespace().map(address).collect::<Option<_>>();
-                let addresses = addresses.ok_or_else(failed)?;
+                let addresses = addresses(places).ok_or_else(failed)?;
                 stack = Some(HeapStack { addresses, ..HeapStack::default() });
+            } else if let Some((numbers, places)) = line.split_once('@') {
+                let [live, all] = amounts(numbers).ok_or_else(failed)?;
+                profile.stacks.push(HeapStack {
+                    addresses: addresses(places).ok_or_else(failed)?,
+                    live: scaled(live, distance),
+                    all: scaled(all, distance),
+                });
             } else if let Some(numbers) = line.trim_start().strip_prefix("t*:") {
                 let [live, all] = amounts(numbers).ok_or_else(failed)?;
                 // Those before the first stack are the sums of all.
@@ -105,8 +119,9 @@ fn malformed(number: usize, line: &str) -> HeapProfileError {
     HeapProfileError::Line(number + 1, line.chars().take(60).collect())
 }
 
-fn address(word: &str) -> Option<u64> {
-    u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
+fn addresses(places: &str) -> Option<Vec<u64>> {
+    let address = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
+    places.split_whitespace().map(address).collect()
 }
 
 /// ` blocks: bytes [blocks: bytes]`, of samples.
@@ -150,6 +165,21 @@ mod tests {
         assert_eq!(profile.stacks[1].live, Amount { blocks: 1, bytes: 4_096_000 });
         assert_eq!(profile.stacks[1].all, Amount::default());
         assert!(profile.maps.starts_with("400000-401000 r-xp"));
+    }
+
+    #[test]
+    fn the_form_of_gperftools_says_the_same() {
+        let text = "heap profile: 3: 4097024 [3: 1536] @ heap_v2/1024\n\
+            2: 1024 [3: 1536] @ 0x10 0x20\n1: 4096000 [0: 0] @ 0x30\n\n\
+            MAPPED_LIBRARIES:\n400000-401000 r-xp 00000000 fe:01 42 /bin/program\n";
+        assert!(HeapProfile::is_one(text.as_bytes()));
+        assert_eq!(HeapProfile::parse(text), HeapProfile::parse(TEXT));
+        let error = |from, to| HeapProfile::parse(&text.replace(from, to)).unwrap_err();
+        assert_eq!(error("heap_v2", "growthz"), HeapProfileError::NotOne);
+        for (from, to) in [("0x20", "20"), ("1: 4096000", "4096000"), ("heap_v2/1024", "heap_v2/x")]
+        {
+            assert!(matches!(error(from, to), HeapProfileError::Line(_, _)), "{from}");
+        }
     }
 
     #[test]

@@ -62,6 +62,11 @@ heap_v2/1024\n  t*: 3: 1536 [4: 2048]\n  t3: 3: 1536 [4: 2048] main\n@ 0x10 0x20
   t3: 2: 1024 [3: 1536]\n@ 0x30\n  t*: 18446744073709551615: 1 [0: 0]\n\nMAPPED_LIBRARIES:\n\
 400000-401000 r-xp 00000000 fe:01 42 /bin/program\n";
 
+/// In gperftools' form.
+const PROFILE_FOR_PPROF: &str = "\
+heap profile: 3: 1536 [4: 2048] @ heap_v2/1024\n2: 1024 [3: 1536] @ 0x10 0x20\n1: 1 [0: 0] @ 0x30\n\n\
+MAPPED_LIBRARIES:\n400000-401000 r-xp 00000000 fe:01 42 /bin/program\n";
+
 const TEXTS: [(&str, &str); 2] = [
     ("code", "7f0010 20 LazyCompile:~parse /a.js:1\n0x7f0030 0 empty\n7f0040 ffffffffffffffff py::f:/a.py\n"),
     (
@@ -119,6 +124,7 @@ fn main() -> std::io::Result<()> {
     write("texts", "libraries", &loader_cache())?;
     write("faults", "report", FAULT.as_bytes())?;
     write("profile", "heap", PROFILE.as_bytes())?;
+    write("profile", "pprof", PROFILE_FOR_PPROF.as_bytes())?;
     // Chunks of a heap: sizes with the flag of the one before, and the top.
     let chunks: Vec<u8> = (1..200u64)
         .flat_map(|n| [0, (n % 40 + 2) * 16 + 1, 0x5500_0000_0010 + n * 16, 0])

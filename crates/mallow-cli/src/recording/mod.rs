@@ -127,7 +127,10 @@ impl Recording {
     }
 }
 
-/// Opens what may be a trace, or standard input; its first eight bytes, and all of it.
+/// So many bytes tell what kind of file one is.
+const HEAD: u64 = 16;
+
+/// Opens what may be a trace, or standard input; its first bytes, and all of it.
 pub fn peek(path: &Path) -> Result<(Vec<u8>, Peeked)> {
     let file = input::open(path).map_err(|error| cannot_open(path, error))?;
     let metadata = file.metadata().map_err(|error| cannot_open(path, error))?;
@@ -137,7 +140,7 @@ pub fn peek(path: &Path) -> Result<(Vec<u8>, Peeked)> {
             path.display()
         )));
     }
-    input::peek(file, 8).map_err(|error| damaged(path, TraceError::Io(error)))
+    input::peek(file, HEAD).map_err(|error| damaged(path, TraceError::Io(error)))
 }
 
 fn cannot_open(path: &Path, error: std::io::Error) -> Error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! The heap profile that a process wrote last. Samples are in the process alone, so without attaching
-//! to it there is only what it writes itself: `prefix.PID.NUMBER.REASON.heap`, in jeprof's text.
+//! to it there is only what it writes itself: `prefix.PID.NUMBER.REASON.heap`, in jeprof's text or in pprof's.
 //!
 //! The process chooses the prefix, and may be hostile: a file counts only if it is a plain one, of the
 //! user that the process runs as, and begins as a profile does.
@@ -11,8 +11,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What a profile begins with.
-const MAGIC: &[u8] = b"heap_v2/";
+use mallow_report::HeapProfile;
+
 const LARGEST: u64 = 64 << 20;
 /// Files of a folder that are looked at.
 const MOST_FILES: usize = 100_000;
@@ -61,21 +61,31 @@ fn place(pid: u32) -> Result<(PathBuf, String), String> {
     let environment = std::fs::read(proc.join("environ")).map_err(|_| {
         format!("Process {pid} may not be read. Run mallow serve as its user or as root.")
     })?;
-    let prefix = prefix(&String::from_utf8_lossy(&environment));
-    let inside = own_number(&proc).unwrap_or(pid);
+    let environment = String::from_utf8_lossy(&environment);
+    let prefix = setting(&environment, "prof_prefix").unwrap_or("jeprof");
+    let mut numbers = own_number(&proc).unwrap_or(pid).to_string();
+    if setting(&environment, "prof_pid_namespace") == Some("true") {
+        numbers = format!("{}.{numbers}", namespace(&proc));
+    }
     let base = if prefix.starts_with('/') { "root" } else { "cwd" };
     let path = proc.join(base).join(prefix.trim_start_matches('/'));
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let folder = path.parent().unwrap_or(&proc).to_owned();
-    Ok((folder, format!("{name}.{inside}.")))
+    Ok((folder, format!("{name}.{numbers}.")))
 }
 
-fn prefix(environment: &str) -> String {
+fn setting<'a>(environment: &'a str, name: &str) -> Option<&'a str> {
     let variables = environment.split('\0');
     let settings =
         variables.filter_map(|v| v.strip_prefix("MALLOW_CONF=").or(v.strip_prefix("MALLOC_CONF=")));
-    let prefix = settings.flat_map(|s| s.split(',')).find_map(|s| s.strip_prefix("prof_prefix:"));
-    prefix.unwrap_or("jeprof").to_owned()
+    settings.flat_map(|s| s.split(',')).find_map(|s| s.strip_prefix(name)?.strip_prefix(':'))
+}
+
+/// The number in `pid:[4026531836]`, or 0, as the process writes it.
+fn namespace(proc: &Path) -> u64 {
+    let link = std::fs::read_link(proc.join("ns/pid")).unwrap_or_default();
+    let link = link.to_string_lossy();
+    link.trim_start_matches("pid:[").trim_end_matches(']').parse().unwrap_or(0)
 }
 
 /// The number that the process has in its own container.
@@ -92,11 +102,11 @@ fn open(path: &Path, uid: u32) -> Option<Dump> {
     if !found.is_file() || found.uid() != uid || found.len() > LARGEST {
         return None;
     }
-    let mut start = [0; MAGIC.len()];
-    file.read_exact_at(&mut start, 0).ok()?;
+    let mut start = [0; 32];
+    let length = file.read_at(&mut start, 0).ok()?;
     let time = [found.mtime().cast_unsigned(), found.mtime_nsec().cast_unsigned()];
     let identity = [found.dev(), found.ino(), found.len(), time[0], time[1]];
-    (start == MAGIC).then_some(Dump { file, identity })
+    HeapProfile::is_one(&start[..length]).then_some(Dump { file, identity })
 }
 
 /// What of the process decides how the places of its profile are looked up.
@@ -123,8 +133,18 @@ mod tests {
 
     #[test]
     fn prefixes_are_those_of_the_settings() {
-        assert_eq!(prefix("A=b\0MALLOC_CONF=prof:true,prof_prefix:/tmp/x\0"), "/tmp/x");
-        assert_eq!(prefix("A=prof_prefix:/tmp/x\0"), "jeprof");
+        let environment = "A=b\0MALLOC_CONF=prof:true,prof_prefix:/tmp/x\0";
+        assert_eq!(setting(environment, "prof_prefix"), Some("/tmp/x"));
+        assert_eq!(setting(environment, "prof"), Some("true"));
+        assert_eq!(setting("A=prof_prefix:/tmp/x\0", "prof_prefix"), None);
+    }
+
+    #[test]
+    fn the_namespace_is_a_number() {
+        use std::os::unix::fs::MetadataExt;
+        let number = std::fs::metadata("/proc/self/ns/pid").unwrap().ino();
+        assert_eq!(namespace(Path::new("/proc/self")), number);
+        assert_eq!(namespace(Path::new("/nowhere")), 0);
     }
 
     #[test]
@@ -134,6 +154,9 @@ mod tests {
         let good = folder.path().join("good.heap");
         std::fs::write(&good, "heap_v2/524288\n").unwrap();
         assert!(open(&good, uid).is_some());
+        let other = folder.path().join("other.heap");
+        std::fs::write(&other, "heap profile: 0: 0 [0: 0] @ heap_v2/1\n").unwrap();
+        assert!(open(&other, uid).is_some(), "in the other form");
         assert!(open(&good, uid + 1).is_none(), "of another user");
         let link = folder.path().join("link.heap");
         std::os::unix::fs::symlink(&good, &link).unwrap();
