@@ -12,6 +12,9 @@ from .units import number
 SMALL_OBJECTS = ["fraction", "cubes", "nbody"]
 THRIFTY = [f"{name}/peak-rss" for name in ("git", "node", "go", "sqlite")]
 SECURE = "mallow-secure"
+SECURE_PEERS = [name for entry in allocators.KNOWN if "secure" in entry.get("variant", "")
+                for name in [entry["name"], *(peer["name"] for peer in entry.get("peers", []))]
+                if name not in allocators.OURS]
 # Of malloc and free together: those of the first design.
 INSTRUCTIONS = {"pair 16": 46.6, "pair 64": 46.5, "pair 256": 46.6, "pair 1024": 50.3,
                 "live 64": 45.2, "live 1024": 63.0}
@@ -67,6 +70,33 @@ def replacement_peaks(figures):
                   for row in figures.rows if row.startswith("replace/") and figures.rows[row].is_time})
 
 
+def to_secure_peers(figures, rows):
+    """Mean of the secure build to that of each secure build of others, over the rows of both."""
+    return there({peer: figures.mean_against([row for row in rows if (row.name, peer) in figures.value],
+                                             SECURE, peer)
+                  for peer in figures.peers if peer in SECURE_PEERS})
+
+
+def of_secure(figures, mallow):
+    f, time, programs = figures, figures.columns["time"], figures.columns["time, programs"]
+    peaks = [row for row in f.columns["peak RSS"] if row.kind == "program"]
+
+    def to_fast(rows):
+        return there({row.name: f.against(row.name, SECURE, mallow) for row in rows})
+
+    return [
+        Worst("secure: time of each workload, to fast",
+              by_workload(f, "time", lambda rows: f.mean_against(rows, SECURE, mallow)), 1.25),
+        Worst("secure: time of each row, to fast", to_fast(time), 1.40),
+        Line("secure: real programs, mean time to fast", f.mean_against(programs, SECURE, mallow),
+             1.05),
+        Worst("secure: time of each real program, to fast", to_fast(programs), 1.05),
+        Worst("secure: peak RSS of each real program, to fast", to_fast(peaks), 1.10),
+        Line("secure: mean time to glibc", f.mean_estimate(time, SECURE), 0.75),
+        Worst("secure: mean time to that of each secure peer", to_secure_peers(f, time), 1.0),
+    ]
+
+
 def lines(figures):
     f, mallow, glibc = figures, figures.ours, allocators.BASELINE
     time, programs = f.columns["time"], f.columns["time, programs"]
@@ -103,13 +133,7 @@ def lines(figures):
              f.against("threads/rss", mallow, glibc), 1.0),
     ]
     if SECURE in f.names and SECURE != mallow:
-        found += [
-            Worst("secure: time of each workload, to fast",
-                  by_workload(f, "time", lambda rows: f.mean_against(rows, SECURE, mallow)), 1.25),
-            Line("secure: real programs, mean time to fast", f.mean_against(programs, SECURE, mallow),
-                 1.05),
-            Line("secure: mean time to glibc", f.mean_estimate(time, SECURE), 0.75),
-        ]
+        found += of_secure(f, mallow)
     if (profiled := allocators.PROFILED) in f.names and profiled != mallow:
         found += [
             Line("profiles at the default rate: time, mean over workloads and programs, to without",

@@ -133,6 +133,29 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(found["replace/a"].value, 0.5)
 
 
+    def test_secure_is_judged_by_fast_by_glibc_and_by_secure_peers(self):
+        row = {"glibc": 10, "mallow": 5, "mallow-secure": 7.5, "snmalloc": 1, "scudo": 9, "hardened": 7}
+        program = {"glibc": 10, "mallow": 10, "mallow-secure": 10.4, "snmalloc": 1, "scudo": 20}
+        peak = {"glibc": 10, "mallow": 10, "mallow-secure": 11.5, "scudo": 10}
+
+        pair = {n: {"pair/64": (v, "ns")} for n, v in row.items()}
+        sqlite = {n: {"sqlite/time": (v, "s")} for n, v in program.items()}
+        for name, value in peak.items():
+            sqlite[name]["sqlite/peak-rss"] = (value, "MiB")
+        figures = Figures(MadeRun({"pair": [pair] * 3, "sqlite": [sqlite] * 3},
+                                  ours=("mallow", "mallow-secure")))
+        found = {line.target: line for line in targets.of_secure(figures, "mallow")}
+        self.assertIn("1.50 (pair/64)", found["secure: time of each row, to fast"].text())
+        self.assertIn("**missed**: 1 of 2", found["secure: time of each row, to fast"].text())
+        self.assertIn("| met: 1 of 1", found["secure: time of each real program, to fast"].text())
+        self.assertIn("| **missed**: 0 of 1", found["secure: peak RSS of each real program, to fast"].text())
+        peers = found["secure: mean time to that of each secure peer"]
+        # Each by the rows that it has; who is not secure is no measure.
+        self.assertEqual(set(peers.measured), {"scudo", "hardened"})
+        self.assertAlmostEqual(peers.measured["hardened"].value, 7.5 / 7)
+        self.assertIn("**missed**: 1 of 2", peers.text())
+
+
 class Table(unittest.TestCase):
     def test_bold_needs_that_all_others_are_worse_beyond_doubt(self):
         values = {"a": 1.0, "b": 1.01, "c": 1.5}
