@@ -84,6 +84,9 @@
 /* Keys and random numbers, which the next ones need. */
 #define MW_SECRETS (MW_MODE != MW_FAST)
 
+/* The option `seed` says which random numbers are drawn: the same in each run. Who knows the seed knows the keys. */
+#define MW_SEED (MW_MODE == MW_DEBUG)
+
 /* The link in a free slot is encoded, so that what a program writes there is no link. */
 #define MW_CODED_LINKS (MW_MODE != MW_FAST)
 

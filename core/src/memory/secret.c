@@ -5,19 +5,28 @@
 
 #define ONE_IN_EACH_BYTE 0x0101010101010101u
 
+#define SECRETS 5u
+
+static void bits_from(uint64_t seed, uint64_t key, uint64_t bits[SECRETS])
+{
+    for (unsigned i = 0; i < SECRETS; i++) {
+        seed += 0x9e3779b97f4a7c15u;
+        bits[i] ^= secret_mix(seed, key ^ 0xe7037ed1a0b428dbu);
+    }
+}
+
 static void secrets_init(void)
 {
     if (!MW_SECRETS) {
         return;
     }
-    uint64_t bits[5] = {0};
-    if (!os_random(bits, sizeof bits)) {
+    uint64_t bits[SECRETS] = {0};
+    numbers_are_seeded = MW_SEED && option(OPTION_seed) != 0;
+    if (numbers_are_seeded) {
+        bits_from((uint64_t)option(OPTION_seed), 0, bits);
+    } else if (!os_random(bits, sizeof bits)) {
         /* A kernel that refuses has still placed the stack at random. */
-        uint64_t seed = os_now_ns() ^ (uintptr_t)&seed << 20;
-        for (unsigned i = 0; i < array_count(bits); i++) {
-            seed += 0x9e3779b97f4a7c15u;
-            bits[i] ^= secret_mix(seed, (uintptr_t)&secrets ^ 0xe7037ed1a0b428dbu);
-        }
+        bits_from(os_now_ns() ^ (uintptr_t)bits << 20, (uintptr_t)&secrets, bits);
     }
     secrets.link = bits[0];
     secrets.link_odd = bits[1] | 1;
@@ -29,7 +38,7 @@ static void secrets_init(void)
 
 static void random_diverge(void)
 {
-    if (MW_SECRETS) {
+    if (MW_SECRETS && !numbers_are_seeded) {
         uint64_t seed = os_now_ns() ^ (uint64_t)os_thread_id() << 32;
         atomic_add(&random_numbers.taken, secret_mix(seed, secrets.link_odd) >> 16);
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * What an attacker must not know, in secure and debug builds: the keys of links and canaries, and
- * random numbers. They come from the kernel once, when the process starts. A child of fork has the
+ * random numbers. They come from the kernel once, when the process starts; in the debug build from the
+ * option `seed` if it is set, so that they are the same in each run. A child of fork has the
  * keys of its parent, because it has its blocks, but goes on at another place of the numbers. These
  * are mixed from a count and two keys: to tell the next one takes more than to have seen a few, but
  * they are no cipher.
@@ -11,6 +12,7 @@
 
 #include "../base/atomic.h"
 #include "../os/os.h"
+#include "../settings/options.h"
 
 /* Const after secrets_init. Zeros until then: there are no blocks yet. In one line, which nobody writes: each call
  * of the program reads it. */
@@ -32,11 +34,16 @@ static struct {
     _Atomic uint64_t taken; /* so many times */
 } __attribute__((aligned(CACHE_LINE))) random_numbers;
 
+/* const after secrets_init */
+static bool numbers_are_seeded;
+
 static_assert(sizeof secrets == CACHE_LINE, "nothing that is written lies in the line of the keys");
 
+/* Options are known. */
 static void secrets_init(void);
 
-/* In the child of a fork, before it draws any: its numbers are others than those of its parent and of its siblings. */
+/* In the child of a fork, before it draws any: its numbers are others than those of its parent and of its siblings. Where
+ * they come from a seed it draws the same as its parent. */
 static void random_diverge(void);
 
 /* Both halves of the product of two numbers, folded into one. */

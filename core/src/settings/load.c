@@ -164,6 +164,9 @@ static void options_load(void)
     if (option(OPTION_confirm_conf)) {
         print_settings();
     }
+    if (!MW_SEED && option(OPTION_seed) != 0) {
+        log_warn("seed has no effect: the debug build alone takes one");
+    }
     os_refuses_huge_pages = option(OPTION_thp) == THP_NEVER;
     os_wants_huge_pages = option(OPTION_thp) == THP_ALWAYS;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * In which order the slots of a small class that nobody had yet come to be handed out, in the
- * secure build: one that nobody can tell in advance.
+ * secure build: one that nobody can tell in advance. In the debug build with a seed: one that the seed
+ * decides, for slots of all classes.
  *
  * Any order of all slots of a page would be the best one. But programs go through what they
  * allocated in the order in which they allocated it (a garbage collector, a list), and a

@@ -293,6 +293,7 @@ static struct slot *slab_carve_scattered(struct extent *extent, uint32_t count)
 
 static struct slot *slab_carve(struct extent *extent, uint32_t most)
 {
+    bool is_mixed = MW_RANDOM || (MW_SEED && numbers_are_seeded);
     struct slab *slab = &extent->slab;
     check(slab->carved < slab->capacity && most > 0);
     /* A few at first: a thread that wants one slot should not pay for a page of them. In the secure build a page or
@@ -300,7 +301,7 @@ static struct slot *slab_carve(struct extent *extent, uint32_t most)
     size_t page = size_max(os_page_size / slab->slot_size, 1);
     size_t carved = slab->carved;
     size_t most_runs = strength.order_runs * page;
-    size_t count = MW_RANDOM
+    size_t count = is_mixed
                        ? size_max(page, size_min(size_max(carved, slab->capacity / 4), most_runs))
                        : size_min(page, size_max(carved, CARVED_AT_FIRST));
     count = slab->was_touched ? most : count;
@@ -310,7 +311,7 @@ static struct slot *slab_carve(struct extent *extent, uint32_t most)
         return slab_carve_scattered(extent, (uint32_t)count);
     }
     char *first = (char *)extent->start + (size_t)slab->carved * slab->slot_size;
-    if (MW_RANDOM) {
+    if (is_mixed) {
         return slab_carve_mixed(extent, first, (uint32_t)size_min(count, ORDER_SLOTS_MAX));
     }
     char *last = first + (count - 1) * slab->slot_size;

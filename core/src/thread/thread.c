@@ -84,9 +84,9 @@ static NOINLINE void process_init_slow(void)
     lock_take(&process.lock);
     if (atomic_get(&process.state) == 0) {
         os_init();
-        secrets_init();
         libc_learn_threads();
         options_load();
+        secrets_init();
         meta_load();
         pagemap_load();
         limit_look();

@@ -99,6 +99,11 @@ if(is_native)
   endforeach()
   mallow_test(fault-suite-layout COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/layout/layout.py
               --runs 300 $<TARGET_FILE:fault-layout> ${layout_of})
+  if("debug" IN_LIST MALLOW_MODES)
+    mallow_test(fault-suite-seed COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/layout/seed.py
+                $<TARGET_FILE:fault-layout> ${layout_of})
+    set_tests_properties(fault-suite-seed PROPERTIES SKIP_RETURN_CODE 77)
+  endif()
   add_custom_target(fault-record ${record_commands} USES_TERMINAL VERBATIM)
 endif()
 
