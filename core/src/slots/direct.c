@@ -206,7 +206,7 @@ static struct extent *direct_add_slab_locked(struct direct *direct, unsigned cla
     size_t pages = class_slab_pages(class, direct->made[class]);
     struct extent *extent = direct_take_pages_locked(direct, pages, os_page_size);
     if (extent == NULL) {
-        pages = class_slab_pages(class, 0);
+        pages = class_least_pages(class);
         extent = direct_take_pages_locked(direct, pages, os_page_size);
     }
     if (extent == NULL) {

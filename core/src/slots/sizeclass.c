@@ -11,21 +11,45 @@ static uint16_t slab_pages_set[CLASSES] IN_SECTION(options);
 /* Apart from them, so that most programs touch none of their page. const after the start */
 static bool some_slab_pages_are_set;
 
-/* The fewest pages that waste at most an eighth behind the last slot. */
-static size_t class_first_pages(size_t slot_size)
+/* Slots that come in any order: of fewer it is easily guessed which one comes next. They take address space; pages get
+ * memory when their slots are used. */
+#define SCATTERED_SLOTS_MIN 12u
+
+/* The fewest pages with so many bytes that waste at most an eighth behind the last slot. */
+static size_t pages_for_slots(size_t slot_size, size_t bytes)
 {
     size_t pages = 1;
-    while (pages * os_page_size < slot_size ||
+    while (pages * os_page_size < bytes ||
            (pages * os_page_size) % slot_size > pages * os_page_size / 8) {
         pages++;
     }
     return pages;
 }
 
-static size_t class_slab_pages(unsigned class, unsigned made)
+static size_t class_first_pages(size_t slot_size)
+{
+    bool is_scattered = MW_RANDOM && slot_size > SMALL_MAX;
+    return pages_for_slots(slot_size, is_scattered
+                                          ? size_min(SCATTERED_SLOTS_MIN * slot_size, SLAB_SET_MOST)
+                                          : slot_size);
+}
+
+static bool class_has_set_pages(unsigned class)
 {
     check(class != 0 && class < CLASSES);
-    if (unlikely(some_slab_pages_are_set) && slab_pages_set[class] != 0) {
+    return unlikely(some_slab_pages_are_set) && slab_pages_set[class] != 0;
+}
+
+static size_t class_least_pages(unsigned class)
+{
+    size_t slot_size = class_size(class);
+    return class_has_set_pages(class) ? slab_pages_set[class]
+                                      : pages_for_slots(slot_size, slot_size);
+}
+
+static size_t class_slab_pages(unsigned class, unsigned made)
+{
+    if (class_has_set_pages(class)) {
         return slab_pages_set[class];
     }
     size_t slot_size = class_size(class);

@@ -91,8 +91,11 @@ ALWAYS_INLINE uint32_t class_size(unsigned class)
 
 /* Pages of the slab that a heap, or the depot of an arena, makes when it has made `made` of this
  * class: few at first, so that a thread with a handful of objects costs little, doubling up to what
- * makes the slow path rare. */
+ * makes the slow path rare. Where slots come in any order they are several from the first slab on. */
 static size_t class_slab_pages(unsigned class, unsigned made);
+
+/* Where there is no memory for these: the fewest that hold a slot and waste little. */
+static size_t class_least_pages(unsigned class);
 
 /* From now on each slab of a class has so many, or the next number that a slab can have: with one slot at least, and
  * at most this size, and as many slots as can be counted. At the start alone. */

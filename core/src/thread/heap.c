@@ -294,7 +294,7 @@ static struct extent *heap_make_slab(struct heap *heap, unsigned class)
     size_t post = slab_post_pages();
     struct extent *extent = heap_take_pages(heap, class_slab_pages(class, doublings) + post);
     if (extent == NULL) {
-        extent = heap_take_pages(heap, class_slab_pages(class, 0) + post);
+        extent = heap_take_pages(heap, class_least_pages(class) + post);
     }
     if (extent != NULL) {
         slab_add_post(extent, post);

@@ -274,7 +274,7 @@ static struct slot *magazine_take(struct heap *heap, unsigned class, uint32_t wa
         size_t post = slab_post_pages();
         struct extent *extent = heap_take_pages(heap, depot_slab_pages(heap->arena, class) + post);
         if (extent == NULL) {
-            extent = heap_take_pages(heap, class_slab_pages(class, 0) + post);
+            extent = heap_take_pages(heap, class_least_pages(class) + post);
         }
         if (extent == NULL) {
             return NULL;

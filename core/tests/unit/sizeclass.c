@@ -49,6 +49,10 @@ TEST(slabs_hold_slots_and_waste_little)
             CHECK_LE(bytes / class_size(class), SLAB_SLOTS_MAX);
             before = bytes;
         }
+        size_t least = class_least_pages(class) * os_page_size;
+        CHECK_GE(least, class_size(class));
+        CHECK_LE(least, class_slab_pages(class, 0) * os_page_size);
+        CHECK_LE(least % class_size(class) * 8, least);
     }
 }
 
