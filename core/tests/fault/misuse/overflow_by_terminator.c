@@ -1,4 +1,4 @@
-// expect: secure=abort "overflow of" fast=any debug=abort "overflow of"
+// expect: secure=abort "(100 bytes" fast=any debug=abort "(100 bytes"
 /* SPDX-License-Identifier: MIT
  * The end of a string that is as long as its block. */
 #include <stdlib.h>

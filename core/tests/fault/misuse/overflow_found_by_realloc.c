@@ -1,4 +1,4 @@
-// expect: secure=abort "overflow of" fast=any debug=abort "overflow of"
+// expect: secure=abort "(100 bytes" fast=any debug=abort "(100 bytes"
 /* SPDX-License-Identifier: MIT
  * realloc looks behind the block before it moves it. */
 #include <stdlib.h>

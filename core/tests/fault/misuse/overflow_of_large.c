@@ -1,4 +1,4 @@
-// expect: secure=abort "overflow of" fast=any debug=abort "overflow of"
+// expect: secure=abort "(300001 bytes" fast=any debug=abort "(300001 bytes"
 /* SPDX-License-Identifier: MIT
  * One byte behind a block with pages of its own. */
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// expect: secure=abort "overflow of" fast=any debug=abort "overflow of"
+// expect: secure=abort "(20000 bytes" fast=any debug=abort "(20000 bytes"
 /* SPDX-License-Identifier: MIT
  * A few bytes behind a block of a medium class. */
 #include <stdlib.h>
