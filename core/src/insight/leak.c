@@ -7,6 +7,8 @@
  *              stacks, thread-local data, mappings of the program's own
  *   live       what roots point to, and what these blocks point to
  *   indirect   leaked blocks that leaked blocks point to
+ *   edge       a leaked block of one call stack points to one of another: so a reader who leaves out what
+ *              is known can leave out what is lost by it
  *
  * Other threads go on meanwhile; what only a register of one of them points to is taken for a leak.
  * Memory is read by the kernel, so that it may vanish. The tables of tracked blocks are memory too:
@@ -38,6 +40,11 @@ struct leak_heap {
     size_t most;
     uint32_t *pending; /* blocks whose content is to be read */
     size_t pending_count;
+    size_t source; /* the leaked block whose content is read */
+    size_t cause;  /* the one that was begun with, which is not found by what it points to itself */
+    uint64_t *
+        edges; /* a hash table, of EDGES places: calls of the one and of the other block; 0: none */
+    size_t edge_count;
     struct leak_range *own; /* memory of the allocator: no roots */
     size_t own_count;
     size_t own_most;
@@ -47,6 +54,11 @@ struct leak_heap {
 };
 
 /* --- Tables ----------------------------------------------------------------------------------- */
+
+/* Places of the table, of which half are used at most: what needs more is told without edges. */
+#define EDGES_LOG2 16u
+#define EDGES ((size_t)1 << EDGES_LOG2)
+#define EDGES_MOST (EDGES / 2)
 
 static void *leak_map(size_t count, size_t size)
 {
@@ -175,7 +187,8 @@ static bool leak_heap_open(struct leak_heap *heap)
     heap->blocks = leak_map(heap->most, sizeof *heap->blocks);
     heap->pending = leak_map(heap->most, sizeof *heap->pending);
     heap->own = leak_map(heap->own_most, sizeof *heap->own);
-    if (heap->blocks == NULL || heap->pending == NULL || heap->own == NULL) {
+    heap->edges = leak_map(EDGES, sizeof *heap->edges);
+    if (heap->blocks == NULL || heap->pending == NULL || heap->own == NULL || heap->edges == NULL) {
         return false;
     }
     track_visit(add_block, heap);
@@ -188,6 +201,7 @@ static bool leak_heap_open(struct leak_heap *heap)
     }
     own_add(heap, (uintptr_t)heap->blocks, (uintptr_t)(heap->blocks + heap->most));
     own_add(heap, (uintptr_t)heap->pending, (uintptr_t)(heap->pending + heap->most));
+    own_add(heap, (uintptr_t)heap->edges, (uintptr_t)(heap->edges + EDGES));
     sort_by_first_word(heap->blocks, heap->count, sizeof *heap->blocks);
     sort_by_first_word(heap->own, heap->own_count, sizeof *heap->own);
     own_join(heap);
@@ -196,6 +210,20 @@ static bool leak_heap_open(struct leak_heap *heap)
 
 /* --- Marking ---------------------------------------------------------------------------------- */
 
+static void edge_add(struct leak_heap *heap, uint32_t from, uint32_t to)
+{
+    uint64_t edge = (uint64_t)from << 32 | to;
+    if (from == to || heap->edge_count > EDGES_MOST) {
+        return;
+    }
+    size_t at = (edge * 0x9e3779b97f4a7c15u) >> (64 - EDGES_LOG2);
+    while (heap->edges[at] != 0 && heap->edges[at] != edge) {
+        at = (at + 1) % EDGES;
+    }
+    heap->edge_count += heap->edges[at] == 0;
+    heap->edges[at] = edge;
+}
+
 static void mark_word(struct leak_heap *heap, uintptr_t word)
 {
     if (heap->count == 0 || word < heap->blocks[0].start) {
@@ -203,8 +231,13 @@ static void mark_word(struct leak_heap *heap, uintptr_t word)
     }
     size_t at = find_before(heap->blocks, heap->count, sizeof *heap->blocks, word);
     struct leak_block *block = &heap->blocks[at];
-    if (at != heap->count && word - block->start < size_max(block->size, 1) &&
-        block->mark == LEAK_UNSEEN) {
+    if (at == heap->count || word - block->start >= size_max(block->size, 1)) {
+        return;
+    }
+    if (heap->mark == LEAK_INDIRECT && block->mark != LEAK_LIVE) {
+        edge_add(heap, heap->blocks[heap->source].calls, block->calls);
+    }
+    if (block->mark == LEAK_UNSEEN && at != heap->cause) {
         block->mark = heap->mark;
         heap->pending[heap->pending_count++] = (uint32_t)at;
     }
@@ -275,8 +308,22 @@ static void mark_range(struct leak_heap *heap, uintptr_t start, uintptr_t end)
 static void mark_pending(struct leak_heap *heap)
 {
     while (heap->pending_count != 0) {
-        struct leak_block *block = &heap->blocks[heap->pending[--heap->pending_count]];
+        heap->source = heap->pending[--heap->pending_count];
+        struct leak_block *block = &heap->blocks[heap->source];
         mark_range(heap, block->start, block->start + block->size);
+    }
+}
+
+/* What the blocks that are left point to; they are read one after the other. */
+static void mark_indirect(struct leak_heap *heap)
+{
+    heap->mark = LEAK_INDIRECT;
+    for (size_t i = 0; i < heap->count; i++) {
+        if (heap->blocks[i].mark == LEAK_UNSEEN) {
+            heap->cause = i;
+            heap->pending[heap->pending_count++] = (uint32_t)i;
+            mark_pending(heap);
+        }
     }
 }
 
@@ -316,6 +363,7 @@ struct leak {
     size_t bytes;
     size_t count;
     size_t direct_count;
+    size_t number; /* of its line in the report, from 1; 0: it has none */
 };
 
 #define LEAKS_TOLD 20u        /* in words */
@@ -329,7 +377,7 @@ static size_t leaks_by_calls(struct leak_heap *heap, struct leak *leaks, size_t 
         struct leak_block *block = &heap->blocks[i];
         if (block->mark != LEAK_LIVE) {
             leaks[count++] =
-                (struct leak){block->calls, block->size, 1, block->mark == LEAK_UNSEEN};
+                (struct leak){block->calls, block->size, 1, block->mark == LEAK_UNSEEN, 0};
         }
     }
     sort_by_first_word(leaks, count, sizeof *leaks);
@@ -366,7 +414,29 @@ static struct leak *leak_next(struct leak *leaks, size_t count)
     return first;
 }
 
-static void leaks_tell(struct leak *leaks, size_t count)
+static size_t leak_number(const struct leak *leaks, size_t count, uint64_t calls)
+{
+    size_t at = find_before(leaks, count, sizeof *leaks, calls);
+    check(at != count && leaks[at].calls == calls);
+    return leaks[at].number;
+}
+
+/* All edges or none: a reader takes what has none for a leak of unknown cause. */
+static void edges_tell(struct sink *report, const struct leak_heap *heap, const struct leak *leaks,
+                       size_t count)
+{
+    if (heap->edge_count > EDGES_MOST || count > LEAKS_REPORTED) {
+        return;
+    }
+    for (size_t i = 0; i < EDGES; i++) {
+        if (heap->edges[i] != 0) {
+            sink_print(report, "points %zu %zu\n", leak_number(leaks, count, heap->edges[i] >> 32),
+                       leak_number(leaks, count, heap->edges[i] & UINT32_MAX));
+        }
+    }
+}
+
+static void leaks_tell(const struct leak_heap *heap, struct leak *leaks, size_t count)
 {
     size_t bytes = 0, blocks = 0;
     for (size_t i = 0; i < count; i++) {
@@ -396,8 +466,10 @@ static void leaks_tell(struct leak *leaks, size_t count)
             fault_put_frames(&report, &stack);
         }
         leak->count = 0;
+        leak->number = told + 1;
     }
     if (has_report) {
+        edges_tell(&report, heap, leaks, count);
         fault_close(&report);
     }
 }
@@ -406,7 +478,8 @@ static void leaks_tell(struct leak *leaks, size_t count)
  * what earlier calls left there. */
 static NOINLINE void leak_check_above(void)
 {
-    struct leak_heap heap = {.mark = LEAK_LIVE, .stack = (uintptr_t)__builtin_frame_address(0)};
+    struct leak_heap heap = {
+        .mark = LEAK_LIVE, .cause = SIZE_MAX, .stack = (uintptr_t)__builtin_frame_address(0)};
     if (!leak_heap_open(&heap)) {
         log_warn("leak_check: no memory for the check");
         return;
@@ -414,23 +487,14 @@ static NOINLINE void leak_check_above(void)
     heap.page_states = os_open_to_read(OS_PAGE_STATES);
     os_read_lines(OS_MAPS, root_line, &heap);
     mark_pending(&heap);
-    heap.mark = LEAK_INDIRECT;
-    for (size_t i = 0; i < heap.count; i++) {
-        if (heap.blocks[i].mark == LEAK_UNSEEN) {
-            struct leak_block *block = &heap.blocks[i];
-            block->mark = LEAK_LIVE; /* for a moment: not to be found by what it points to */
-            mark_range(&heap, block->start, block->start + block->size);
-            mark_pending(&heap);
-            block->mark = LEAK_UNSEEN;
-        }
-    }
+    mark_indirect(&heap);
     if (heap.page_states >= 0) {
         os_close(heap.page_states);
     }
     struct leak *leaks = leak_map(heap.count, sizeof *leaks);
     size_t count = leaks != NULL ? leaks_by_calls(&heap, leaks, heap.count) : 0;
     if (count != 0) {
-        leaks_tell(leaks, count);
+        leaks_tell(&heap, leaks, count);
     }
 }
 

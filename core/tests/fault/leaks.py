@@ -13,6 +13,8 @@ import tempfile
 # In this order: the causes first.
 EXPECTED = [(300000, 1, "direct"), (16800, 300, "direct"), (120, 3, "direct"), (32, 1, "direct"),
             (0, 2, "direct"), (16800, 300, "indirect"), (500, 1, "indirect")]
+# By their numbers in that order: the two of each ring, and the node's next.
+POINTS = [(2, 6), (4, 7), (6, 2)]
 
 
 def main():
@@ -30,9 +32,13 @@ def check(library, words):
         lines = open(report).read().splitlines() if os.path.exists(report) else []
     found = [(int(words[1]), int(words[2]), words[3]) for words in map(str.split, lines)
              if words[0] == "leak"]
+    points = sorted((int(words[1]), int(words[2])) for words in map(str.split, lines)
+                    if words[0] == "points")
     print(done.stderr)
     if done.returncode != 0 or found != EXPECTED:
         sys.exit(f"{words}: exit code {done.returncode}, found {found}, not {EXPECTED}")
+    if points != POINTS:
+        sys.exit(f"{words}: what points to what: {points}, not {POINTS}")
     if done.stderr.count(" blocks, which only leaked blocks point to, from") != 2:
         sys.exit(f"{words}: the words do not say which two leaks are indirect")
     if lines[0] != "mallow-fault 1" or lines[1] != "kind leak" or lines[-1] != "end":

@@ -300,3 +300,31 @@ fn what_cannot_be_guarded_is_refused() {
     let ran = program.guard(&[], "none");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""), "{}", ran.stderr);
 }
+/// A list that is known to be lost is lost with its nodes, whoever made them.
+#[test]
+fn what_a_suppressed_leak_points_to_is_suppressed_with_it() {
+    let program = Program::new(&[]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("suppressions");
+    std::fs::write(&file, "leak:make_list\n").unwrap();
+    let words = ["--leaks", "--suppressions", file.to_str().unwrap(), "--json"];
+    let ran = program.guard(&["--leaks", "--json"], "list");
+    assert_eq!(ran.code, Some(3), "{}", ran.stdout);
+    assert_eq!(makers(&json(&ran)["findings"][0]), ["make_list", "add_node"], "{}", ran.stdout);
+    let ran = program.guard(&words, "list");
+    assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    // What another leak points to as well stays.
+    let ran = program.guard(&words, "lists");
+    let finding = &json(&ran)["findings"][0];
+    assert_eq!(ran.code, Some(3), "{finding:#}");
+    assert_eq!(makers(finding), ["make_other", "add_to_both"], "{finding:#}");
+    let sentence = finding["sentence"].as_str().unwrap();
+    assert!(sentence.ends_with("; 320 bytes in 6 blocks suppressed"), "{finding:#}");
+}
+
+/// The functions that made what leaked.
+fn makers(finding: &Value) -> Vec<&str> {
+    let leaks = finding["leaks"].as_array().unwrap();
+    leaks.iter().map(|leak| leak["calls"][0]["function"].as_str().unwrap()).collect()
+}
+

@@ -34,6 +34,8 @@ pub struct Leak {
     /// Nothing at all points to them, not even blocks that leaked.
     pub is_direct: bool,
     pub frames: Vec<u64>,
+    /// Blocks of these, by their index among the leaks.
+    pub points_to: Vec<usize>,
 }
 
 /// Code of a file in memory.
@@ -138,6 +140,12 @@ impl Fault {
                 self.bytes.push(Bytes { address, bytes: hexadecimal(words.next()?)? });
             }
             "leak" => self.leaks.push(leak(words)?),
+            "points" => {
+                let mut number = || words.next()?.parse::<usize>().ok()?.checked_sub(1);
+                let (from, to) = (number()?, number()?);
+                self.leaks.get(to)?;
+                self.leaks.get_mut(from)?.points_to.push(to);
+            }
             "map" => self.maps.push(map(rest)?),
             _ => {}
         }
@@ -167,7 +175,7 @@ fn leak<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Leak> {
     let (bytes, count) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let is_direct = words.next()? == "direct";
     let _stack = words.next()?;
-    Some(Leak { bytes, count, is_direct, frames: addresses(words) })
+    Some(Leak { bytes, count, is_direct, frames: addresses(words), points_to: Vec::new() })
 }
 
 /// As in `START-END OFFSET ID PATH`; the path may hold blanks.
@@ -202,7 +210,12 @@ stack allocated 8 0x30 0x40
 stack freed 9
 bytes 0xff0 00ff10
 map 1000-2000 a0 2c588d /tmp/a program
+leak 32 1 direct stack 0x60
 leak 64 2 indirect stack 0x50
+points 1 2
+points 2 3
+points 0 1
+points 3 1
 end
 mallow-fault 1
 kind from-the-future
@@ -224,7 +237,9 @@ block 0x10";
         assert_eq!(first.bytes, [Bytes { address: 0xff0, bytes: vec![0, 255, 16] }]);
         assert_eq!(first.maps[0].path, "/tmp/a program");
         assert_eq!(first.maps[0].build_id, [0x2c, 0x58, 0x8d]);
-        assert_eq!((first.leaks[0].bytes, first.leaks[0].is_direct), (64, false));
+        assert_eq!((first.leaks[0].bytes, first.leaks[0].is_direct), (32, true));
+        assert_eq!((first.leaks[1].bytes, first.leaks[1].is_direct), (64, false));
+        assert_eq!((&first.leaks[0].points_to, &first.leaks[1].points_to), (&vec![1], &vec![]));
         assert!(first.is_whole);
     }
 

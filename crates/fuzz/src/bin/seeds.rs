@@ -54,7 +54,8 @@ const DUMPS: [(&str, &str); 3] = [
 const FAULT: &str = "\
 mallow-fault 1\nkind overflow\ncall free\nsentence bytes behind a block\npid 7\ntid 8\nprogram /bin/a b\n\
 pointer 0x1010\nblock 0x1000 13\nstate live\nmade new[]\noffset -2\nlength 3\nstack now 0x10 0x20\n\
-stack allocated 8 0x30\nstack freed 9 0x40\nbytes 0xff0 00ff10\nleak 64 2 indirect stack 0x50\n\
+stack allocated 8 0x30\nstack freed 9 0x40\nbytes 0xff0 00ff10\nleak 9 1 direct stack 0x60\n\
+leak 64 2 indirect stack 0x50\npoints 1 2\n\
 map 1000-2000 a0 2c58 /bin/a b\nend\nfree(): invalid pointer\n";
 
 const PROFILE: &str = "\

@@ -22,6 +22,60 @@ __attribute__((noinline)) static char *i(void)
     return block;
 }
 
+struct node {
+    struct node *next;
+    long number;
+};
+
+__attribute__((noinline)) static struct node *add_node(struct node *next, long number)
+{
+    struct node *node = malloc(sizeof *node);
+    *node = (struct node){next, number};
+    return node;
+}
+
+__attribute__((noinline)) static struct node *add_to_both(void)
+{
+    struct node *node = malloc(2 * sizeof *node);
+    memset(node, 0, 2 * sizeof *node);
+    return node;
+}
+
+__attribute__((noinline)) static struct node **make_list(size_t heads)
+{
+    struct node **list = calloc(heads, sizeof *list);
+    __asm__ volatile("");
+    return list;
+}
+
+__attribute__((noinline)) static struct node **make_other(size_t heads)
+{
+    struct node **list = calloc(heads, sizeof *list);
+    __asm__ volatile("");
+    return list;
+}
+
+/* A list whose nodes somebody else makes, and another one that shares a node with it. */
+__attribute__((noinline)) static void lose_lists(int has_other)
+{
+    struct node **list = make_list(30);
+    for (long number = 0; number < 5; number++) {
+        list[0] = add_node(list[0], number);
+    }
+    if (has_other) {
+        struct node **other = make_other(50);
+        list[1] = other[0] = add_to_both();
+    }
+}
+
+__attribute__((noinline)) static void clear_stack(void)
+{
+    volatile char bytes[8192];
+    for (size_t at = 0; at < sizeof bytes; at++) {
+        bytes[at] = 0;
+    }
+}
+
 __attribute__((noinline)) static void give_back(char *block)
 {
     free(block);
@@ -95,6 +149,9 @@ int main(int count, char **words)
             give_back(block);
             give_back(block);
         }
+    } else if (!strncmp(fault, "list", 4)) {
+        lose_lists(!strcmp(fault, "lists"));
+        clear_stack();
     } else if (!strncmp(fault, "leak", 4)) {
         kept = NULL;
         block = NULL;

@@ -203,8 +203,11 @@ fn finding(fault: &Fault, resolver: &mut Resolver, suppressions: &Suppressions) 
         is_direct: leak.is_direct,
         calls: resolver.calls(&leak.frames, None),
     });
-    let (covered, leaks): (Vec<Leak>, Vec<Leak>) =
-        leaks.partition(|leak| suppressions.cover(&leak.calls));
+    let leaks: Vec<Leak> = leaks.collect();
+    let covered: Vec<bool> = leaks.iter().map(|leak| suppressions.cover(&leak.calls)).collect();
+    let mut are_told = told(fault, &covered).into_iter();
+    let (leaks, covered): (Vec<Leak>, Vec<Leak>) =
+        leaks.into_iter().partition(|_| are_told.next() == Some(true));
     Finding {
         sentence: match covered.as_slice() {
             [] => fault.sentence.clone(),
@@ -231,6 +234,26 @@ fn finding(fault: &Fault, resolver: &mut Resolver, suppressions: &Suppressions) 
         leaks: merged(leaks.into_iter()),
         ..entry(fault.kind)
     }
+}
+
+/// Which leaks are told: of those that are not covered the direct ones and what blocks of these point to,
+/// and so on. An indirect one whose cause the report does not say is told too.
+fn told(fault: &Fault, covered: &[bool]) -> Vec<bool> {
+    let leaks = &fault.leaks;
+    let mut has_cause = vec![false; leaks.len()];
+    for &at in leaks.iter().flat_map(|leak| &leak.points_to) {
+        has_cause[at] = fault.is_whole;
+    }
+    let mut told = vec![false; leaks.len()];
+    let is_begin = |at: &usize| leaks[*at].is_direct || !has_cause[*at];
+    let mut pending: Vec<usize> = (0..leaks.len()).filter(is_begin).collect();
+    while let Some(at) = pending.pop() {
+        if !covered[at] && !told[at] {
+            told[at] = true;
+            pending.extend(&leaks[at].points_to);
+        }
+    }
+    told
 }
 
 /// In the words of the allocator's sentence.
@@ -285,6 +308,34 @@ mod tests {
         let ids: BTreeSet<&str> = Kind::all().map(id_of).collect();
         assert_eq!(ids.len(), Kind::all().count());
         assert!(Kind::all().all(|kind| !entry(kind).title.is_empty()));
+    }
+
+    #[test]
+    fn what_only_covered_leaks_point_to_is_not_told() {
+        let leak = |is_direct, points_to: &[usize]| mallow_faults::Leak {
+            is_direct,
+            points_to: points_to.to_vec(),
+            ..Default::default()
+        };
+        // 0 is covered; 3 has another cause, 5 a covered one between, and 6 one that nobody knows.
+        let leaks = vec![
+            leak(true, &[2, 3]),
+            leak(true, &[3, 4]),
+            leak(false, &[2, 7]),
+            leak(false, &[]),
+            leak(false, &[5]),
+            leak(false, &[]),
+            leak(false, &[]),
+            leak(false, &[2]),
+        ];
+        let mut fault = Fault { leaks, is_whole: true, ..Fault::default() };
+        let covered = [true, false, false, false, true, false, false, false];
+        let names =
+            |told: Vec<bool>| -> Vec<usize> { (0..told.len()).filter(|at| told[*at]).collect() };
+        assert_eq!(names(told(&fault, &covered)), [1, 3, 6]);
+        // Of a report that was cut off, or of an older allocator, no cause is known.
+        fault.is_whole = false;
+        assert_eq!(names(told(&fault, &covered)), [1, 2, 3, 5, 6, 7]);
     }
 
     #[test]
