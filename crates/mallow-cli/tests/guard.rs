@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! `mallow guard`: one planted fault each, found and explained; and programs without one left alone.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::common::daemon::hears_a_daemon;
 use crate::common::disk::beside_small_disk;
-use crate::common::{Ran, compile, is_root, json, run};
+use crate::common::{Ran, build_id, compile, hexadecimal, is_root, json, objcopy, run};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -114,10 +114,70 @@ fn an_overflow_is_told_to_the_byte() {
     for mode in ["debug", "secure"] {
         let finding = program.found(&["--mode", mode], "overflow");
         assert_eq!(finding["kind"], "overflow", "{mode}: {finding:#}");
+        assert_eq!(finding["block"]["size"], 40, "{mode}: {finding:#}");
         assert_eq!(finding["damage"]["offset"], 40, "{mode}: {finding:#}");
         assert_eq!(finding["damage"]["length"], 2, "{mode}: {finding:#}");
         let ran = program.guard(&["--mode", mode], "overflow");
         assert!(ran.stderr.contains("[58 59]"), "{mode}: {}", ran.stderr);
+    }
+}
+
+/// The function's name and the command hold characters that HTML gives a meaning.
+const TEMPLATE: &str = "#include <cstdlib>\n#include <cstring>\n\
+    template <class T> __attribute__((noinline)) void spill(T *volatile block) {\n\
+      memcpy((void *)(block + 40), \"XY\", 2);\n\
+      free((void *)block);\n  asm volatile(\"\");\n}\n\
+    int main() { spill((char *)malloc(40)); return 0; }\n";
+
+#[test]
+fn a_page_holds_the_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["-x", "c++", "-w", "-g", "-O1", "-fno-builtin"];
+    let Some(program) = compile("c++", folder.path(), TEMPLATE, &flags) else { return };
+    let page = folder.path().join("page.html");
+    let page = page.to_str().unwrap();
+    for mode in ["debug", "secure"] {
+        let ran = run(&[
+            "guard",
+            "--mode",
+            mode,
+            "--html",
+            page,
+            "--",
+            program.to_str().unwrap(),
+            "<b>&</b>",
+        ]);
+        assert_eq!(ran.code, Some(3), "{mode}: {}", ran.stderr);
+        let text = std::fs::read_to_string(page).unwrap();
+        let parts =
+            ["MLW4106", "overflow of 0x", "spill&lt;char&gt;(char", "program.c:5", "[58 59]"];
+        for part in [&parts[..], &["&lt;b&gt;&amp;&lt;/b&gt;"]].concat() {
+            assert!(text.contains(part), "{mode}: {part} is not in {text}");
+        }
+        assert!(!text.contains("spill<") && !text.contains("<b>"), "{mode}: {text}");
+    }
+}
+
+#[test]
+fn a_stripped_program_is_named_by_the_file_of_its_build() {
+    let program = Program::new(&["-Wl,--build-id=sha1"]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let id = hexadecimal(&build_id(Path::new(&program.path)));
+    let place = folder.path().join(".build-id").join(&id[..2]);
+    std::fs::create_dir_all(&place).unwrap();
+    let names = place.join(format!("{}.debug", &id[2..]));
+    objcopy(&["--only-keep-debug", &program.path, names.to_str().unwrap()]);
+    objcopy(&["--strip-all", &program.path]);
+    let finding = program.found(&[], "double");
+    let unnamed = functions(&finding, "allocated");
+    assert!(unnamed[0].starts_with("program+0x"), "{finding:#}");
+    let finding = program.found(&["--symbols", folder.path().to_str().unwrap()], "double");
+    for (at, first) in [("now", "give_back"), ("allocated", "make_block"), ("freed", "give_back")] {
+        let stacks = finding["stacks"].as_array().unwrap();
+        let call = &stacks.iter().find(|stack| stack["at"] == at).unwrap()["calls"][0];
+        assert_eq!(call["function"], first, "{at}: {finding:#}");
+        assert!(call["file"].as_str().unwrap().ends_with("program.c"), "{at}: {finding:#}");
+        assert!(call["line"].as_u64().is_some(), "{at}: {finding:#}");
     }
 }
 
@@ -291,15 +351,6 @@ fn leaks_are_told_by_their_stack_unless_suppressed() {
     assert!(ran.stderr.contains("line 1") && ran.stderr.contains("leak:PATTERN"), "{}", ran.stderr);
 }
 
-#[test]
-fn what_cannot_be_guarded_is_refused() {
-    let Some(program) = Program::new(&["-static"]) else {
-        println!("skipped: no static C library here");
-        return;
-    };
-    let ran = program.guard(&[], "none");
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""), "{}", ran.stderr);
-}
 /// A list that is known to be lost is lost with its nodes, whoever made them.
 #[test]
 fn what_a_suppressed_leak_points_to_is_suppressed_with_it() {
@@ -328,3 +379,12 @@ fn makers(finding: &Value) -> Vec<&str> {
     leaks.iter().map(|leak| leak["calls"][0]["function"].as_str().unwrap()).collect()
 }
 
+#[test]
+fn what_cannot_be_guarded_is_refused() {
+    let Some(program) = Program::new(&["-static"]) else {
+        println!("skipped: no static C library here");
+        return;
+    };
+    let ran = program.guard(&[], "none");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), ""), "{}", ran.stderr);
+}

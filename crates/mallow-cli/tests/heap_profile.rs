@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{json, mallow, ran, refuses, run};
+use crate::common::{build_id, hexadecimal, json, mallow, ran, refuses, run};
 
 const PROGRAM: &str = include_str!("programs/holders.cc");
 /// Mean distance between two samples, as a power of two.
@@ -124,7 +124,8 @@ fn in_pprof(profiled: &Profiled, truth: &[(String, f64)]) {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let Some(text) = traces(profiled, &["-symbolize=none", &file]) else { return };
     assert!(text.contains("Type: inuse_space"), "{text}");
-    assert!(text.contains(&format!("Build ID: {}", build_id(&profiled.program))), "{text}");
+    let id = hexadecimal(&build_id(&profiled.program));
+    assert!(text.contains(&format!("Build ID: {id}")), "{text}");
     check(&top_of_traces(&text), &functions(truth), "pprof");
 }
 
@@ -193,13 +194,6 @@ fn in_jeprof(profiled: &Profiled, truth: &[(String, f64)]) {
         *stack = own.split(['(', '<']).next().unwrap().to_owned();
     }
     check(&stacks, &functions(truth), "jeprof");
-}
-
-fn build_id(path: &Path) -> String {
-    use object::Object;
-    let bytes = std::fs::read(path).unwrap();
-    let id = object::File::parse(bytes.as_slice()).unwrap().build_id().unwrap().unwrap().to_vec();
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::recording::record_to;
-use crate::common::{json, mallow, ran, run};
+use crate::common::{build_id, hexadecimal, json, mallow, objcopy, ran, run};
 use mallow_trace::*;
-use object::Object;
 
 /// Prints where `leaf` returns to: into `fill`, which is inlined into `main`.
 const PROGRAM: &str = r#"#include <cstdio>
@@ -29,11 +28,6 @@ int main() {
   return 0;
 }
 "#;
-
-fn build_id(path: &Path) -> Vec<u8> {
-    let bytes = std::fs::read(path).unwrap();
-    object::File::parse(bytes.as_slice()).unwrap().build_id().unwrap().unwrap().to_vec()
-}
 
 /// A trace with one allocation, from this place of this module.
 fn write_trace(path: &Path, module: Module, address: u64) {
@@ -108,10 +102,6 @@ impl Built {
     }
 }
 
-fn objcopy(arguments: &[&std::ffi::OsStr]) -> bool {
-    Command::new("objcopy").args(arguments).status().unwrap().success()
-}
-
 #[test]
 fn inlined_functions_are_frames_with_lines() {
     let Some(built) = Built::new() else { return };
@@ -123,11 +113,11 @@ fn inlined_functions_are_frames_with_lines() {
 #[test]
 fn names_come_from_the_file_that_a_stripped_one_names() {
     let Some(built) = Built::new() else { return };
-    let program = built.program.as_os_str();
+    let program = built.program.to_str().unwrap();
     let beside = built.folder.path().join("names");
     let link = format!("--add-gnu-debuglink={}", beside.display());
-    assert!(objcopy(&["--only-keep-debug".as_ref(), program, beside.as_os_str()]));
-    assert!(objcopy(&["--strip-all".as_ref(), link.as_ref(), program]));
+    objcopy(&["--only-keep-debug", program, beside.to_str().unwrap()]);
+    objcopy(&["--strip-all", &link, program]);
     built.is_named(&built.report(&[]));
     std::fs::create_dir(built.folder.path().join(".debug")).unwrap();
     std::fs::rename(&beside, built.folder.path().join(".debug/names")).unwrap();
@@ -144,9 +134,9 @@ fn names_come_from_another_folder_and_only_from_the_same_build() {
     let elsewhere = built.folder.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
     let debug = elsewhere.join("program.debug");
-    let program = built.program.as_os_str();
-    assert!(objcopy(&["--only-keep-debug".as_ref(), program, debug.as_os_str()]));
-    assert!(objcopy(&["--strip-all".as_ref(), program]));
+    let program = built.program.to_str().unwrap();
+    objcopy(&["--only-keep-debug", program, debug.to_str().unwrap()]);
+    objcopy(&["--strip-all", program]);
     let stripped = built.report(&[]);
     let function = stripped["stacks"][0]["frames"][0]["function"].as_str().unwrap();
     assert!(function.starts_with("program+0x"), "{function}");
@@ -154,7 +144,7 @@ fn names_come_from_another_folder_and_only_from_the_same_build() {
     built.is_named(&built.report(&["--symbols", folder]));
 
     // By build id, as distributions and debuginfod's cache keep them.
-    let id: String = build_id(&built.program).iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = hexadecimal(&build_id(&built.program));
     let place = elsewhere.join(".build-id").join(&id[..2]);
     std::fs::create_dir_all(&place).unwrap();
     std::fs::rename(&debug, place.join(format!("{}.debug", &id[2..]))).unwrap();

@@ -13,6 +13,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use object::Object;
+
 pub fn mallow(arguments: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("mallow"));
     command.args(arguments).env_remove("LD_PRELOAD").env_remove("MALLOW_CONF");
@@ -72,6 +74,20 @@ pub fn compile(compiler: &str, folder: &Path, source: &str, flags: &[&str]) -> O
         }
     }
     Some(program)
+}
+
+pub fn build_id(path: &Path) -> Vec<u8> {
+    let bytes = std::fs::read(path).unwrap();
+    object::File::parse(bytes.as_slice()).unwrap().build_id().unwrap().unwrap().to_vec()
+}
+
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[track_caller]
+pub fn objcopy(arguments: &[&str]) {
+    assert!(Command::new("objcopy").args(arguments).status().unwrap().success());
 }
 
 pub const HELLO: &str = "#include <stdio.h>\n#include <stdlib.h>\n\

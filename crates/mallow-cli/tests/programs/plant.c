@@ -1,6 +1,7 @@
 /* A library with faults of the heap, by their number, and what the runtimes of languages call it by. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 __attribute__((noinline)) static char *make_buffer(size_t size)
 {
@@ -93,4 +94,64 @@ void *napi_register_module_v1(void *environment, void *exports)
 {
     napi_create_function(environment, "plant", 5, node_plant, NULL, &exports);
     return exports;
+}
+
+/* Python: what its interface needs of a module of one function, as its stable ABI has it. */
+struct python_method {
+    const char *name;
+    void *(*function)(void *self, void *word);
+    int flags;
+    const char *help;
+};
+
+struct python_module {
+    struct {
+        ssize_t references;
+        void *type;
+        void *(*begin)(void);
+        ssize_t index;
+        void *copy;
+    } base;
+    const char *name;
+    const char *help;
+    ssize_t size;
+    struct python_method *methods;
+    void *slots, *traverse, *clear, *end;
+};
+
+enum { PYTHON_ONE_WORD = 8, PYTHON_ABI = 3 };
+__attribute__((weak)) void *PyModule_Create2(struct python_module *module, int version);
+__attribute__((weak)) long PyLong_AsLong(void *number);
+__attribute__((weak)) void *PyLong_FromLong(long number);
+
+static void *python_plant(void *self, void *fault)
+{
+    (void)self;
+    return PyLong_FromLong(plant((int)PyLong_AsLong(fault)));
+}
+
+void *PyInit_plant(void)
+{
+    static struct python_method methods[] = {{"plant", python_plant, PYTHON_ONE_WORD, NULL}, {NULL}};
+    static struct python_module module = {{1}, "plant", NULL, -1, methods};
+    return PyModule_Create2(&module, PYTHON_ABI);
+}
+
+/* Ruby: a function of all objects. */
+__attribute__((weak)) void rb_define_global_function(const char *name,
+                                                     unsigned long (*function)(unsigned long self,
+                                                                               unsigned long fault),
+                                                     int words);
+__attribute__((weak)) long rb_num2long(unsigned long number);
+__attribute__((weak)) unsigned long rb_int2inum(long number);
+
+static unsigned long ruby_plant(unsigned long self, unsigned long fault)
+{
+    (void)self;
+    return rb_int2inum(plant((int)rb_num2long(fault)));
+}
+
+void Init_plant(void)
+{
+    rb_define_global_function("plant", ruby_plant, 1);
 }
