@@ -5,8 +5,10 @@
   docs.py
 
 Every name of names.txt, which has those of jemalloc, is in a row of its table. Every name of ctl.def and stats_json.def and every option of conf.def is in exactly one row; an option has an effect in
-the document if it has a target in the source, an option or KEPT; what is "refused" is in neither table; every row names a
-test.
+the document if it has a target in the source, an option or KEPT; what is "refused" is in neither table.
+
+The last cell of a row has the letters of its tests. Each name of a row is in the text of one of them, and each of them has
+one of the names. Tests that go through a whole table name nothing: where there is no other, the cell says "T alone".
 """
 
 import pathlib
@@ -17,10 +19,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 STATUSES = {"full", "accepted without effect", "refused"}
 
 
+TEXT = (ROOT / "docs/jemalloc.md").read_text()
+
+
 def rows_of(section):
     """(names, status, tests) of each row of the section's table."""
-    text = (ROOT / "docs/jemalloc.md").read_text()
-    body = text.split(f"\n## {section}\n")[1].split("\n## ")[0]
+    body = TEXT.split(f"\n## {section}\n")[1].split("\n## ")[0]
     for line in body.splitlines():
         if line.startswith("| `"):
             names, status, _, tests = (cell.strip() for cell in line.strip("|").split("|"))
@@ -28,19 +32,17 @@ def rows_of(section):
 
 
 def check_symbols(problems):
-    for names, status, tests in rows_of("Functions and symbols"):
-        if status not in STATUSES or not tests:
-            problems.append(f"{names[0]}: '{status}', test '{tests}'")
+    for names, status, _ in rows_of("Functions and symbols"):
+        if status not in STATUSES:
+            problems.append(f"{names[0]}: '{status}' is no status")
 
 
 def check_section(section, known, problems):
     """`known`: name -> the status that it must have, or None."""
     seen = set()
-    for names, status, tests in rows_of(section):
+    for names, status, _ in rows_of(section):
         if status not in STATUSES:
             problems.append(f"{names[0]}: '{status}' is no status")
-        if not tests:
-            problems.append(f"{names[0]}: no test")
         for name in names:
             if name in seen:
                 problems.append(f"{name}: twice")
@@ -76,8 +78,95 @@ def row_matches(row, name):
     return re.fullmatch("".join(pattern), name)
 
 
+# --- Tests -------------------------------------------------------------------------------------
+
+# Tests that go through all names of a section.
+OF_WHOLE_TABLES = {"Settings": "P", "Names of mallctl": "T"}
+
+
+def texts_of_letters():
+    """Letter -> the text of the files that the document names before it."""
+    legend = TEXT.split("\nThe tests: ")[1].split("\n\n")[0]
+    return {letter: "".join((ROOT / path).read_text() for path in re.findall("`([^`]+)`", paths))
+            for paths, letter in re.findall(r"((?:`[^`]+`,?\s+)+)\(([A-Z])\b", legend)}
+
+
+def text_of_test(test, letters):
+    """Of a letter, or of a program in backquotes; None if there is no such test."""
+    case = ROOT / f"core/tests/interpose/cases/{test.strip('`')}.sh"
+    return case.read_text() if test.startswith("`") and case.exists() else letters.get(test)
+
+
+def is_named(name, section, text):
+    """Whether a test has the name, or in quotes the part of it that stands behind a number."""
+    def pattern(part):
+        return re.sub("<[^>]+>", r"(?:%\\w+|\\w+)", part).replace(".", r"\.")
+
+    if section == "Settings":
+        return re.search(rf"(?<![\w.]){name}:|\bopt\.{name}\b", text) is not None
+    if section == "Functions and symbols":
+        return re.search(rf"\b(?:mw_)?{name}\b", text) is not None
+    parts = [name[match.end():] for match in re.finditer(r"<[ij]>\.", name)]
+    quoted = "".join(rf"|([\"']){pattern(part)}\{number}" for number, part in enumerate(parts, 1))
+    return re.search(rf"(?<![\w.]){pattern(name)}(?![\w.]){quoted}", text) is not None
+
+
+def problems_of_tests(row, section, letters):
+    """What is wrong with the last cell of a row, in sentences."""
+    names, status, cell = row
+    of_table = OF_WHOLE_TABLES.get(section) if status != "refused" else None
+    if cell == f"{of_table} alone":
+        return []
+    named, problems = set(), []
+    for test in cell.split(", "):
+        if test == of_table:
+            continue
+        text = text_of_test(test, letters)
+        if text is None:
+            problems.append(f"{names[0]}: there is no test '{test}'")
+            continue
+        # The list of exported names lacks those that are refused.
+        wanted = (test, status) != ("X", "refused")
+        found = {name for name in names if is_named(name, section, text) == wanted}
+        if not found:
+            problems.append(f"{names[0]}: {test} has no name of the row")
+        named |= found
+    return problems + [f"{name}: no test of '{cell}' has it" for name in names if name not in named]
+
+
+def check_tests(problems):
+    letters = texts_of_letters()
+    for section in TABLES.values():
+        for row in rows_of(section):
+            problems += problems_of_tests(row, section, letters)
+
+
+def check_the_check():
+    """Cells that are wrong are found, and those that are right are not."""
+    letters = {"F": 'READ("stats.arenas.%u.bins.%u.nfills"); sum("pmuzzy"); READ("arenas.page"); conf("zero:true")',
+               "G": "nothing of the kind: nflushes page", "X": "mallocx"}
+    names, settings, symbols = "Names of mallctl", "Settings", "Functions and symbols"
+    right = [(["stats.arenas.<i>.bins.<j>.nfills"], names, "F, T"), (["arenas.page"], names, "F"),
+             (["stats.arenas.<i>.pmuzzy", "arenas.page"], names, "F, T"), (["zero"], settings, "F, P"),
+             (["arenas.nhbins"], names, "T alone"), (["utrace"], settings, "P alone"),
+             (["mallocx"], symbols, "X"), (["smallocx"], symbols, "X")]
+    wrong = [(["stats.arenas.<i>.bins.<j>.nflushes"], names, "F, T"), (["arenas.page"], names, "G"),
+             (["arenas.page", "arenas.nhbins"], names, "F, T"), (["arenas.page"], names, "F, G"),
+             (["arenas.nhbins"], names, "T"), (["arenas.nhbins"], names, "P alone"),
+             (["arenas.nhbins"], names, ""), (["arenas.page"], names, "Q"),
+             (["utrace"], settings, "P"), (["utrace"], settings, "F"), (["xallocx"], symbols, "X")]
+    for is_right, rows in ((True, right), (False, wrong)):
+        for of_row, section, cell in rows:
+            status = "refused" if of_row == ["smallocx"] else "full"
+            found = problems_of_tests((of_row, status, cell), section, letters)
+            if (not found) != is_right:
+                yield f"the check of tests takes {of_row} '{cell}' to be {'wrong' if is_right else 'right'}"
+
+
+# --- Names of jemalloc --------------------------------------------------------------------------
+
 def check_names_of_jemalloc(problems):
-    """Each has a row; check_section sees to it that rows have a status and a test."""
+    """Each has a row; check_section sees to it that rows have a status, check_tests that they have tests."""
     count = 0
     rows = {kind: [row for names, _, _ in rows_of(section) for row in names]
             for kind, section in TABLES.items()}
@@ -103,6 +192,8 @@ def main():
     check_section("Names of mallctl", dict.fromkeys(names + ["opt.<option>"]), problems)
     check_section("Settings", options, problems)
     check_symbols(problems)
+    check_tests(problems)
+    problems += check_the_check()
     of_jemalloc = check_names_of_jemalloc(problems)
     for problem in problems:
         print(problem)

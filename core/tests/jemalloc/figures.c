@@ -207,7 +207,8 @@ TEST(stats_of_an_arena_that_is_not_made_do_not_exist)
     char name[64];
     snprintf(name, sizeof name, "stats.arenas.%u.pactive", arenas + 1);
     CHECK_EQ(mallctl(name, &value, &size, NULL, 0), ENOENT);
-    CHECK_EQ(mallctl("stats.arenas.4097.pactive", &value, &size, NULL, 0), ENOENT);
+    snprintf(name, sizeof name, "stats.arenas.%u.pactive", MALLCTL_ARENAS_DESTROYED);
+    CHECK_EQ(mallctl(name, &value, &size, NULL, 0), ENOENT);
     CHECK_EQ(mallctl("stats.arenas.0.bins.1000.nmalloc", &value, &size, NULL, 0), ENOENT);
     CHECK_EQ(mallctl("stats.arenas.0.pactive", NULL, NULL, &value, 8), EPERM);
 }
@@ -404,6 +405,7 @@ TEST(mutexes_begin_anew)
     CHECK_GE(before, 300);
     (void)READ(4, "stats.arenas.4096.mutexes.extents_dirty.max_num_thds");
     (void)READ(4, "stats.mutexes.ctl.max_num_thds");
+    (void)READ(4, "stats.arenas.4096.bins.0.mutex.max_num_thds");
     CHECK(READ(8, "stats.mutexes.ctl.num_ops") > 0);
     CHECK(READ(8, "stats.arenas.4096.bins.0.mutex.num_ops") < 1000000);
     CHECK_EQ(mallctl("stats.mutexes.reset", NULL, NULL, NULL, 0), 0);

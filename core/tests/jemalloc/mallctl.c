@@ -142,7 +142,10 @@ TEST(bins_are_those_of_malloc)
         uint32_t slots = READ(uint32_t, name);
         snprintf(name, sizeof name, "arenas.bin.%u.slab_size", j);
         CHECK(slots > 0 && slots * size <= READ(size_t, name));
+        snprintf(name, sizeof name, "arenas.bin.%u.nshards", j);
+        CHECK_EQ(READ(uint32_t, name), 1);
     }
+    CHECK_EQ(READ(unsigned, "arenas.nhbins"), bins); /* of each, lists hold slots */
     unsigned large = READ(unsigned, "arenas.nlextents");
     for (unsigned j = 0; j < large; j++) {
         char name[64];
@@ -154,6 +157,24 @@ TEST(bins_are_those_of_malloc)
     }
     CHECK_EQ(READ(size_t, "arenas.page"), sysconf(_SC_PAGESIZE));
     CHECK_EQ(READ(size_t, "arenas.quantum"), 16);
+    CHECK_EQ(READ(size_t, "arenas.hugepage"), 2 << 20);
+}
+
+TEST(config_says_what_the_build_has)
+{
+    static const char *const always[] = {"config.fill", "config.stats", "config.xmalloc"};
+    static const char *const never[] = {"config.cache_oblivious", "config.lazy_lock",
+                                        "config.prof_libgcc", "config.prof_libunwind",
+                                        "config.utrace"};
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++) {
+        CHECK_MSG(READ(bool, always[i]), "%s", always[i]);
+    }
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
+        CHECK_MSG(!READ(bool, never[i]), "%s", never[i]);
+    }
+    CHECK_EQ(READ(bool, "config.debug"), TEST_MODE == 2);
+    CHECK_EQ(READ(bool, "config.opt_safety_checks"), TEST_MODE != 0);
+    CHECK_EQ(strlen(READ(const char *, "config.malloc_conf")), 0);
 }
 
 TEST(a_short_mib_gives_the_beginning)
@@ -356,7 +377,9 @@ static void check_purge(const char *name)
 
 TEST(purge_of_all_arenas)
 {
-    check_purge("arena.4096.purge");
+    char name[64];
+    snprintf(name, sizeof name, "arena.%u.purge", MALLCTL_ARENAS_ALL);
+    check_purge(name);
 }
 
 TEST(purge_of_all_arenas_by_the_old_index)

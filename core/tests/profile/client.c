@@ -362,6 +362,11 @@ static NOINLINE void controls(void)
     set_bool("prof.active", false);
     many_sizes();
     dump_as("controls.heap");
+    uint64_t interval = 0;
+    size_t length = sizeof interval;
+    check(mallctl("prof.interval", &interval, &length, NULL, 0) == 0 && interval == (uint64_t)1
+                                                                                        << 40,
+          "prof.interval");
     check(mallctl("prof.reset", NULL, NULL, NULL, 0) == 0, "prof.reset");
     dump_as("reset.heap");
     size_t rate = 10, size = sizeof rate;

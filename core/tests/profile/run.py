@@ -320,7 +320,7 @@ def check_handler(folder, client):
 
 
 def check_controls(folder):
-    said = run(folder, CLIENT, "controls", conf="prof_active:false,lg_prof_sample:10,prof_prefix:c")
+    said = run(folder, CLIENT, "controls", conf="prof_active:false,lg_prof_sample:10,lg_prof_interval:40,prof_prefix:c")
     expect(said.count("cannot be written") == 2, f"what could not be written is told of: {said}")
     profile = Profile(folder / "controls.heap")
     size = counts(777, 896)
@@ -369,7 +369,8 @@ def check_counted(folder):
 
 def check_json(folder):
     """malloc_stats_print tells in JSON what mallctl does of profiles."""
-    text = run(folder, CLIENT, "controls", conf="prof_active:false,lg_prof_sample:13,stats_print:true,stats_print_opts:J")
+    text = run(folder, CLIENT, "controls", conf="prof_active:false,lg_prof_sample:13,lg_prof_interval:40,"
+                                                "stats_print:true,stats_print_opts:J")
     found = json.loads(text[text.index('{'):text.rindex('}') + 1])["jemalloc"]
     expect(found["config"]["prof"] is True, f"config.prof is {found['config']['prof']}")
     expect(found.get("prof", {}).keys() == {"thread_active_init", "active", "gdump", "interval", "lg_sample"},

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Redis built with Mallow in the place of the jemalloc that it brings along: what it says of its memory
-# adds up, active defragmentation gives pages back, and the data survive it.
+# adds up, active defragmentation, which asks je_get_defrag_hint, gives pages back, and the data survive it.
 # kind: direct
 # needs: cmake make cc
 # timeout: 900
