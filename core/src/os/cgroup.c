@@ -18,7 +18,139 @@ static uint64_t parse_decimal(const char **text)
     return value;
 }
 
-/* --- CPUs ------------------------------------------------------------------------------------ */
+/* --- Which cgroups ---------------------------------------------------------------------------- */
+
+#define CGROUP_FILE_MOST 512u
+
+/* Reads FOLDER/FILE; false if it is not there. */
+static bool cgroup_read(const char *folder, size_t length, const char *file, char *text,
+                        size_t text_size)
+{
+    char path[CGROUP_FILE_MOST];
+    size_t file_length = strlen(file);
+    if (length + file_length >= sizeof path) {
+        return false;
+    }
+    memcpy(path, folder, length);
+    memcpy(path + length, file, file_length + 1);
+    return os_read_file(path, text, text_size) > 0;
+}
+
+/* The number in FOLDER/FILE; SIZE_MAX if there is none, or if it means that there is no limit. */
+static size_t cgroup_number(const char *folder, size_t length, const char *file)
+{
+    char text[64];
+    const char *at = text;
+    if (!cgroup_read(folder, length, file, text, sizeof text) || *at < '0' || *at > '9') {
+        return SIZE_MAX; /* "max", in version 2 */
+    }
+    uint64_t number = parse_decimal(&at);
+    return number >> 60 == 0 ? (size_t)number : SIZE_MAX; /* version 1 writes nearly 2^63 */
+}
+
+/* The cgroups of a process, by /proc/PID/cgroup: paths below where the hierarchies are mounted. */
+struct membership {
+    char text[2048];
+    const char *unified; /* version 2; NULL: none */
+    size_t unified_length;
+    const char *memory; /* version 1 */
+    size_t memory_length;
+    const char *cpu; /* version 1 */
+    size_t cpu_length;
+};
+
+/* Whether one of the words of "WORD,WORD" is this one. */
+static bool list_has(const char *list, const char *word)
+{
+    size_t length = strlen(word);
+    for (; *list != 0; list += *list != 0) {
+        size_t next = strcspn(list, ",");
+        if (next == length && strncmp(list, word, length) == 0) {
+            return true;
+        }
+        list += next;
+    }
+    return false;
+}
+
+/* A line is "NUMBER:CONTROLLER,CONTROLLER:PATH"; version 2 has no controllers. Without /proc, what is mounted is taken
+ * for the process's own, as it is in a container. */
+static void membership_read(struct membership *of, const char *file)
+{
+    memset(of, 0, sizeof *of);
+    if (os_read_file(file, of->text, sizeof of->text) <= 0) {
+        of->unified = of->memory = of->cpu = "";
+        return;
+    }
+    for (char *line = of->text; *line != 0;) {
+        char *end = line + strcspn(line, "\n");
+        char *controllers = memchr(line, ':', (size_t)(end - line));
+        char *path = controllers != NULL
+                         ? memchr(controllers + 1, ':', (size_t)(end - controllers - 1))
+                         : NULL;
+        line = end + (*end != 0);
+        if (path == NULL) {
+            continue;
+        }
+        *path++ = 0;
+        size_t length = (size_t)(end - path);
+        if (*++controllers == 0) {
+            of->unified = path;
+            of->unified_length = length;
+        }
+        if (list_has(controllers, "memory")) {
+            of->memory = path;
+            of->memory_length = length;
+        }
+        if (list_has(controllers, "cpu")) {
+            of->cpu = path;
+            of->cpu_length = length;
+        }
+    }
+}
+
+/* Looks at one cgroup, whose folder has so many characters, and lowers `least` to what it says. */
+typedef void cgroup_look(const char *folder, size_t length, void *least);
+
+/* Looks at a cgroup and at all around it, up to where the hierarchy is mounted. */
+static void cgroups_around(const char *mount, const char *path, size_t path_length,
+                           cgroup_look *look, void *least)
+{
+    char folder[448];
+    size_t mount_length = strlen(mount);
+    if (mount_length + path_length >= sizeof folder) {
+        path_length = 0;
+    }
+    path_length -= path_length != 0 && path[path_length - 1] == '/'; /* the root alone ends so */
+    memcpy(folder, mount, mount_length);
+    memcpy(folder + mount_length, path, path_length);
+    size_t length = mount_length + path_length;
+    for (;;) {
+        look(folder, length, least);
+        if (length <= mount_length) {
+            return;
+        }
+        while (folder[--length] != '/' && length > mount_length) {
+        }
+    }
+}
+
+/* The same where the mount point is one below a folder: version 2 may be mounted beside version 1. Nothing if there is
+ * no such cgroup. */
+static void cgroups_below(const char *folder, const char *mount, const char *path,
+                          size_t path_length, cgroup_look *look, void *least)
+{
+    char whole[CGROUP_FILE_MOST / 2];
+    size_t length = strlen(folder), mount_length = strlen(mount);
+    if (path == NULL || length + mount_length >= sizeof whole) {
+        return;
+    }
+    memcpy(whole, folder, length);
+    memcpy(whole + length, mount, mount_length + 1);
+    cgroups_around(whole, path, path_length, look, least);
+}
+
+/* --- CPUs ------------------------------------------------------------------------------------- */
 
 /* CPUs that a quota of `quota` microseconds in each `period` amounts to, rounded up; 0: no
  * quota. */
@@ -27,27 +159,39 @@ static unsigned quota_cpus(uint64_t quota, uint64_t period)
     return quota == 0 || period == 0 ? 0 : (unsigned)((quota + period - 1) / period);
 }
 
-/* The CPU quota as a container sees it: cgroup v2, else v1, at the root of its own hierarchy.
- * 0 if there is none. */
-static unsigned cgroup_cpus(void)
+static void look_at_quota(const char *folder, size_t length, void *least)
 {
     char text[64];
-    if (os_read_file("/sys/fs/cgroup/cpu.max", text, sizeof text) > 0) {
+    uint64_t quota = 0, period = 0;
+    if (cgroup_read(folder, length, "/cpu.max", text, sizeof text)) {
         const char *at = text;
-        uint64_t quota = parse_decimal(&at); /* the word "max" parses as 0 */
+        quota = parse_decimal(&at); /* the word "max" parses as 0 */
         at += *at == ' ';
-        return quota_cpus(quota, parse_decimal(&at));
+        period = parse_decimal(&at);
+    } else {
+        size_t number = cgroup_number(folder, length, "/cpu.cfs_quota_us");
+        quota = number != SIZE_MAX ? number : 0;
+        period = quota != 0 ? cgroup_number(folder, length, "/cpu.cfs_period_us") : 0;
     }
-    if (os_read_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", text, sizeof text) > 0) {
-        const char *at = text;
-        uint64_t quota = parse_decimal(&at); /* "-1" parses as 0 */
-        if (quota != 0 &&
-            os_read_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us", text, sizeof text) > 0) {
-            at = text;
-            return quota_cpus(quota, parse_decimal(&at));
-        }
-    }
-    return 0;
+    unsigned cpus = quota_cpus(quota, period), *fewest = least;
+    *fewest = cpus != 0 && (*fewest == 0 || cpus < *fewest) ? cpus : *fewest;
+}
+
+/* The least quota of the cgroups of a process and of those around them, in CPUs; 0: none. */
+static unsigned cgroup_cpus_of(const struct membership *of, const char *folder)
+{
+    unsigned fewest = 0;
+    cgroups_below(folder, "", of->unified, of->unified_length, look_at_quota, &fewest);
+    cgroups_below(folder, "/unified", of->unified, of->unified_length, look_at_quota, &fewest);
+    cgroups_below(folder, "/cpu", of->cpu, of->cpu_length, look_at_quota, &fewest);
+    return fewest;
+}
+
+static unsigned cgroup_cpus(void)
+{
+    struct membership of;
+    membership_read(&of, "/proc/self/cgroup");
+    return cgroup_cpus_of(&of, "/sys/fs/cgroup");
 }
 
 /* With so few CPUs a quota changes little, and its files, which cost more to read than all else at
@@ -90,34 +234,6 @@ static int os_cpu_now(void)
 
 /* --- Memory ----------------------------------------------------------------------------------- */
 
-#define CGROUP_FILE_MOST 512u
-
-/* Reads FOLDER/FILE; false if it is not there. */
-static bool cgroup_read(const char *folder, size_t length, const char *file, char *text,
-                        size_t text_size)
-{
-    char path[CGROUP_FILE_MOST];
-    size_t file_length = strlen(file);
-    if (length + file_length >= sizeof path) {
-        return false;
-    }
-    memcpy(path, folder, length);
-    memcpy(path + length, file, file_length + 1);
-    return os_read_file(path, text, text_size) > 0;
-}
-
-/* The number in FOLDER/FILE; SIZE_MAX if there is none, or if it means that there is no limit. */
-static size_t cgroup_number(const char *folder, size_t length, const char *file)
-{
-    char text[64];
-    const char *at = text;
-    if (!cgroup_read(folder, length, file, text, sizeof text) || *at < '0' || *at > '9') {
-        return SIZE_MAX; /* "max", in version 2 */
-    }
-    uint64_t number = parse_decimal(&at);
-    return number >> 60 == 0 ? (size_t)number : SIZE_MAX; /* version 1 writes nearly 2^63 */
-}
-
 /* The number behind `name` in lines of "NAME NUMBER"; 0 if there is none. */
 static size_t stat_number(const char *text, const char *name)
 {
@@ -158,94 +274,26 @@ static size_t cgroup_room(const char *folder, size_t length, size_t limit)
     return limit > used ? limit - used : 0;
 }
 
-/* Lowers `least` to what a cgroup and all around it say, up to where the hierarchy is mounted. */
-static void cgroup_memory_under(const char *mount, const char *path, size_t path_length,
-                                struct memory_of_group *least)
+static void look_at_memory(const char *folder, size_t length, void *group)
 {
-    char folder[448];
-    size_t mount_length = strlen(mount);
-    if (mount_length + path_length >= sizeof folder) {
-        path_length = 0;
+    static const char *const files[] = {"/memory.max", "/memory.high", "/memory.limit_in_bytes"};
+    struct memory_of_group *least = group;
+    size_t limit = SIZE_MAX;
+    for (size_t i = 0; i < array_count(files); i++) {
+        limit = size_min(limit, cgroup_number(folder, length, files[i]));
     }
-    memcpy(folder, mount, mount_length);
-    memcpy(folder + mount_length, path, path_length);
-    size_t length = mount_length + path_length;
-    for (;;) {
-        static const char *const files[] = {"/memory.max", "/memory.high",
-                                            "/memory.limit_in_bytes"};
-        size_t limit = SIZE_MAX;
-        for (size_t i = 0; i < array_count(files); i++) {
-            limit = size_min(limit, cgroup_number(folder, length, files[i]));
-        }
-        if (limit != SIZE_MAX) {
-            least->limit = size_min(least->limit, limit);
-            least->room = size_min(least->room, cgroup_room(folder, length, limit));
-        }
-        if (length <= mount_length) {
-            return;
-        }
-        while (folder[--length] != '/' && length > mount_length) {
-        }
+    if (limit != SIZE_MAX) {
+        least->limit = size_min(least->limit, limit);
+        least->room = size_min(least->room, cgroup_room(folder, length, limit));
     }
-}
-
-/* The cgroups of a process, by /proc/PID/cgroup: paths below where the hierarchies are mounted. */
-struct membership {
-    char text[2048];
-    const char *unified; /* version 2; NULL: none */
-    size_t unified_length;
-    const char *memory; /* version 1 */
-    size_t memory_length;
-};
-
-/* A line is "NUMBER:CONTROLLER,CONTROLLER:PATH"; version 2 has no controllers. */
-static void membership_read(struct membership *of, const char *file)
-{
-    memset(of, 0, sizeof *of);
-    if (os_read_file(file, of->text, sizeof of->text) <= 0) {
-        return;
-    }
-    for (char *line = of->text; *line != 0;) {
-        char *end = line + strcspn(line, "\n");
-        char *controllers = memchr(line, ':', (size_t)(end - line));
-        char *path = controllers != NULL
-                         ? memchr(controllers + 1, ':', (size_t)(end - controllers - 1))
-                         : NULL;
-        line = end + (*end != 0);
-        if (path == NULL) {
-            continue;
-        }
-        *path++ = 0;
-        if (controllers[1] == 0) {
-            of->unified = path;
-            of->unified_length = (size_t)(end - path);
-        } else if (strstr(controllers, "memory") != NULL) {
-            of->memory = path;
-            of->memory_length = (size_t)(end - path);
-        }
-    }
-}
-
-/* FOLDER with a mount point below it: version 2 may be mounted beside version 1. */
-static void cgroup_memory_below(const char *folder, const char *mount, const char *path,
-                                size_t path_length, struct memory_of_group *least)
-{
-    char whole[CGROUP_FILE_MOST / 2];
-    size_t length = strlen(folder), mount_length = strlen(mount);
-    if (path == NULL || length + mount_length >= sizeof whole) {
-        return;
-    }
-    memcpy(whole, folder, length);
-    memcpy(whole + length, mount, mount_length + 1);
-    cgroup_memory_under(whole, path, path_length, least);
 }
 
 static void cgroup_memory_of(const struct membership *of, const char *folder,
                              struct memory_of_group *least)
 {
-    cgroup_memory_below(folder, "", of->unified, of->unified_length, least);
-    cgroup_memory_below(folder, "/unified", of->unified, of->unified_length, least);
-    cgroup_memory_below(folder, "/memory", of->memory, of->memory_length, least);
+    cgroups_below(folder, "", of->unified, of->unified_length, look_at_memory, least);
+    cgroups_below(folder, "/unified", of->unified, of->unified_length, look_at_memory, least);
+    cgroups_below(folder, "/memory", of->memory, of->memory_length, look_at_memory, least);
 }
 
 /* The share of the last ten seconds, in percent, for which some thread waited for memory; the file begins

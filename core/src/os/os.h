@@ -22,8 +22,8 @@ static void os_init(void);
 /* Part of os_init: where the time is read without entering the kernel. */
 static void os_find_clock(void);
 
-/* CPUs that this process may use: its affinity as it was at first or, where that has many, its cgroup's quota of
- * now if that is less. */
+/* CPUs that this process may use: its affinity as it was at first or, where that has many, the least quota of now of its
+ * cgroup and of those around it (cpu.max; cpu.cfs_quota_us in version 1) if that is less. */
 static unsigned os_cpu_count(void);
 
 /* The number of the CPU that the calling thread is on; -1 if the kernel does not say, or is not asked since it may

@@ -106,7 +106,7 @@ static void write_number(const char *file, const char *number)
 static struct memory_of_group least_of(const char *path, size_t length)
 {
     struct memory_of_group group = {SIZE_MAX, SIZE_MAX, 0};
-    cgroup_memory_under(mount, path, length, &group);
+    cgroups_around(mount, path, length, look_at_memory, &group);
     return group;
 }
 
@@ -274,6 +274,64 @@ TEST(least_limit_of_all_cgroups_around)
         CHECK_EQ(rmdir(path), 0);
     }
     CHECK_EQ(rmdir(mount), 0);
+}
+
+/* --- CPUs ------------------------------------------------------------------------------------- */
+
+/* By the cgroups below `mount`, of a process with these lines in /proc/PID/cgroup. */
+static unsigned cpus_of(const char *lines)
+{
+    static struct membership of;
+    char path[256];
+    write_number("/membership", lines);
+    snprintf(path, sizeof path, "%s/membership", mount);
+    membership_read(&of, path);
+    return cgroup_cpus_of(&of, mount);
+}
+
+/* What a service of systemd, or one in a container that has the names of the host, may use. */
+TEST(least_quota_of_all_cgroups_around)
+{
+    char command[300];
+    CHECK(mkdtemp(mount) != NULL);
+    static const char *const folders[] = {"/a", "/a/b", "/cpu", "/cpu/c", "/cpu/c/d"};
+    for (size_t i = 0; i < array_count(folders); i++) {
+        make_folder(folders[i]);
+    }
+    static const char own[] = "1:name=systemd:/x\n0::/a/b\n";
+    CHECK_EQ(cpus_of(own), 0);
+    write_number("/a/b/cpu.max", "max 100000\n");
+    CHECK_EQ(cpus_of(own), 0);
+    write_number("/a/b/cpu.max", "250000 100000\n");
+    CHECK_EQ(cpus_of(own), 3);
+    CHECK_EQ(cpus_of("0::/a\n"), 0); /* that is below */
+    write_number("/a/cpu.max", "max 100000\n");
+    CHECK_EQ(cpus_of(own), 3);
+    write_number("/a/cpu.max", "150000 100000\n");
+    CHECK_EQ(cpus_of(own), 2);
+    write_number("/a/cpu.max", "950000 100000\n");
+    CHECK_EQ(cpus_of(own), 3);
+    write_number("/cpu.max", "100000 100000\n"); /* as a container sees its own */
+    CHECK_EQ(cpus_of(own), 1);
+    CHECK_EQ(cpus_of("0::/\n"), 1);
+    CHECK_EQ(cpus_of("0::/not/there\n"), 1);
+    CHECK_EQ(cpus_of(""), 1); /* without /proc */
+    write_number("/cpu.max", "max 100000\n");
+
+    static const char first[] = "5:cpuset:/c/d\n4:cpu,cpuacct:/c/d\n3:memory:/a/b\n";
+    CHECK_EQ(cpus_of(first), 0);
+    write_number("/cpu/c/d/cpu.cfs_quota_us", "-1\n");
+    write_number("/cpu/c/d/cpu.cfs_period_us", "100000\n");
+    CHECK_EQ(cpus_of(first), 0);
+    write_number("/cpu/c/d/cpu.cfs_quota_us", "450000\n");
+    CHECK_EQ(cpus_of(first), 5);
+    write_number("/cpu/c/cpu.cfs_quota_us", "200000\n");
+    write_number("/cpu/c/cpu.cfs_period_us", "50000\n");
+    CHECK_EQ(cpus_of(first), 4);
+    CHECK_EQ(cpus_of("4:cpuset,cpuacct:/c/d\n"), 0);
+    snprintf(command, sizeof command, "rm -r '%s'", mount);
+    CHECK_EQ(system(command), 0);
+    memcpy(mount + strlen(mount) - 6, "XXXXXX", 6);
 }
 
 /* What the cgroup allows is read where a limit is a share of it, and counts for threads to come. */
