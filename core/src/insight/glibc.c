@@ -8,23 +8,34 @@
 
 #include <errno.h>
 
-static void print_xml_totals(struct sink *sink, const struct usage *usage)
+static uint64_t free_slots(const struct stats_class *of)
 {
-    size_t in_use = usage->slab_used_bytes + usage->large_bytes;
-    sink_print(sink, "<total type=\"fast\" count=\"%zu\" size=\"%zu\"/>\n", usage->free_slots,
-               usage->slab_bytes - usage->slab_used_bytes);
-    sink_print(sink, "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n", usage->free_extents,
-               usage->dirty_bytes + usage->muzzy_bytes + usage->retained_bytes);
-    sink_print(sink, "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n", usage->huge_count,
-               usage->huge_bytes);
-    sink_print(sink, "<system type=\"current\" size=\"%zu\"/>\n",
-               usage->region_bytes + usage->huge_bytes);
-    sink_print(sink, "<system type=\"max\" size=\"%zu\"/>\n",
-               usage->region_bytes + usage->huge_bytes);
-    sink_print(sink, "<aspace type=\"total\" size=\"%zu\"/>\n",
-               usage->region_bytes + usage->huge_bytes);
-    sink_print(sink, "<aspace type=\"mprotect\" size=\"%zu\"/>\n",
-               in_use + usage->huge_bytes + usage->dirty_bytes);
+    return of->slots - of->slots_out + of->slots_cached;
+}
+
+/* Of an arena, or of all. */
+static void print_xml_totals(struct sink *sink, const struct stats_arena *arena)
+{
+    const struct stats_arena_figures *of = &arena->figures;
+    uint64_t slots = 0, slot_bytes = 0, runs = 0, run_bytes = 0;
+    for (unsigned class = 1; class < CLASSES; class ++) {
+        slots += free_slots(&arena->classes[class]);
+        slot_bytes += free_slots(&arena->classes[class]) * arena->classes[class].size;
+    }
+    for (unsigned bin = 0; bin < EXTENT_BINS; bin++) {
+        const struct stats_extents *free = &arena->extents[bin];
+        runs += free->dirty + free->muzzy + free->retained;
+        run_bytes += free->dirty_bytes + free->muzzy_bytes + free->retained_bytes;
+    }
+    uint64_t space = of->region_bytes + of->huge_bytes + of->huge_dirty_bytes;
+    sink_print(sink, "<total type=\"fast\" count=\"%lu\" size=\"%lu\"/>\n", slots, slot_bytes);
+    sink_print(sink, "<total type=\"rest\" count=\"%lu\" size=\"%lu\"/>\n", runs, run_bytes);
+    sink_print(sink, "<total type=\"mmap\" count=\"%lu\" size=\"%lu\"/>\n", of->huge_blocks,
+               of->huge_bytes);
+    sink_print(sink, "<system type=\"current\" size=\"%lu\"/>\n", space);
+    sink_print(sink, "<system type=\"max\" size=\"%lu\"/>\n", space);
+    sink_print(sink, "<aspace type=\"total\" size=\"%lu\"/>\n", space);
+    sink_print(sink, "<aspace type=\"mprotect\" size=\"%lu\"/>\n", space - of->retained_bytes);
 }
 
 /* Free slots by size, as glibc lists its free chunks. */
@@ -33,7 +44,7 @@ static void print_xml_sizes(struct sink *sink, const struct stats_arena *arena)
     sink_print(sink, "<sizes>\n");
     for (unsigned class = 1; class < CLASSES; class ++) {
         const struct stats_class *of = &arena->classes[class];
-        uint64_t count = of->slots - of->slots_out + of->slots_cached;
+        uint64_t count = free_slots(of);
         if (count != 0) {
             sink_print(sink, "<size from=\"%lu\" to=\"%lu\" total=\"%lu\" count=\"%lu\"/>\n",
                        of->size, of->size, count * of->size, count);
@@ -67,17 +78,12 @@ int mw_malloc_info(int options, void *stream)
     }
     sink_print(&sink, "<malloc version=\"1\">\n");
     for (unsigned i = 0; i < stats->arena_count; i++) {
-        struct usage usage = {0};
-        if (arena_numbered(i) != NULL) {
-            usage_add_arena(&usage, arena_numbered(i));
-        }
         sink_print(&sink, "<heap nr=\"%u\">\n", i);
         print_xml_sizes(&sink, &stats->arenas[i]);
-        print_xml_totals(&sink, &usage);
+        print_xml_totals(&sink, &stats->arenas[i]);
         sink_print(&sink, "</heap>\n");
     }
-    struct usage usage = usage_now();
-    print_xml_totals(&sink, &usage);
+    print_xml_totals(&sink, &stats->all);
     print_xml_figures(&sink, &stats->process);
     sink_print(&sink, "</malloc>\n");
     stats_close(stats);

@@ -26,8 +26,7 @@ struct usage {
     size_t metadata_bytes;
 };
 
-/* Adds what one arena holds. */
-static void usage_add_arena(struct usage *usage, struct arena *arena);
+/* Needs no memory, unlike the statistics (stats.h), whose figures it must agree with: mallinfo2 cannot fail. */
 static struct usage usage_now(void);
 
 /* Tells of blocks that nothing points to. */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "../allocator.h"
@@ -146,6 +147,70 @@ TEST(malloc_info_writes_xml)
     }
     CHECK_EQ(opened, closed);
     t_free(block);
+}
+
+/* The number that an element, the first of its kind from here on, has under that name. */
+static uint64_t xml_number(const char *text, const char *element, const char *name)
+{
+    char words[32];
+    snprintf(words, sizeof words, " %s=\"", name);
+    const char *at = strstr(text, element);
+    at = at != NULL ? strstr(at, words) : NULL;
+    CHECK_MSG(at != NULL, "%s of %s", name, element);
+    return strtoull(at + strlen(words), NULL, 10);
+}
+
+static uint64_t xml_figure(const char *text, const char *name)
+{
+    char element[64];
+    snprintf(element, sizeof element, "<figure name=\"%s\"", name);
+    return xml_number(text, element, "value");
+}
+
+static void *use_an_arena(void *unused)
+{
+    (void)unused;
+    return t_malloc(300000);
+}
+
+/* Totals are those of the heaps, which are Mallow's arenas, added up, and those of the table of figures. */
+TEST(malloc_info_adds_up)
+{
+    static const char *const totals[] = {"<total type=\"fast\"",      "<total type=\"rest\"",
+                                         "<total type=\"mmap\"",      "<aspace type=\"total\"",
+                                         "<aspace type=\"mprotect\"", "<system type=\"current\""};
+    void *huge = t_malloc(20u << 20), *freed = t_malloc(30u << 20), *of_threads[4];
+    make_and_free(4000, 10000);
+    t_free(freed);
+    for (int i = 0; i < 4; i++) { /* there are as many arenas as CPUs */
+        pthread_t thread;
+        CHECK_EQ(pthread_create(&thread, NULL, use_an_arena, NULL), 0);
+        CHECK_EQ(pthread_join(thread, &of_threads[i]), 0);
+    }
+    const char *text = captured(print_info), *all = text;
+    uint64_t sums[6] = {0};
+    for (const char *heap = strstr(text, "<heap "); heap; heap = strstr(heap + 1, "<heap ")) {
+        for (size_t i = 0; i < 6; i++) {
+            sums[i] += xml_number(heap, totals[i], "size");
+        }
+        all = strstr(heap, "</heap>");
+    }
+    for (size_t i = 0; i < 6; i++) {
+        CHECK_MSG(xml_number(all, totals[i], "size") == sums[i], "%s", totals[i]);
+    }
+    uint64_t space = xml_number(all, "<aspace type=\"total\"", "size");
+    CHECK_EQ(space + xml_figure(all, "metadata"), xml_figure(all, "mapped"));
+    CHECK_EQ(xml_number(all, "<total type=\"rest\"", "size"),
+             xml_figure(all, "dirty") + xml_figure(all, "muzzy") + xml_figure(all, "retained"));
+    CHECK_EQ(xml_number(all, "<aspace type=\"mprotect\"", "size"),
+             space - xml_figure(all, "retained"));
+    CHECK_LE(xml_number(all, "<total type=\"fast\"", "size"),
+             xml_figure(all, "active") - xml_figure(all, "allocated"));
+    CHECK(xml_number(all, "<total type=\"fast\"", "size") > 0);
+    for (int i = 0; i < 4; i++) {
+        t_free(of_threads[i]);
+    }
+    t_free(huge);
 }
 
 TEST(malloc_info_rejects_options)

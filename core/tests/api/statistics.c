@@ -337,6 +337,34 @@ TEST(statistics_add_up)
              figure("all.small_bytes") - figure("all.cached_bytes") + figure("all.large_bytes"));
 }
 
+/* mallinfo2 counts by itself, for it can be called where there is no memory for the statistics. */
+TEST(mallinfo2_agrees_with_the_statistics)
+{
+    void *freed = t_malloc(30u << 20), *kept = t_malloc(20u << 20);
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[0][i] = t_malloc(sizes[i % (sizeof sizes / sizeof sizes[0])]);
+    }
+    for (size_t i = 0; i < COUNT; i += 3) {
+        t_free(blocks[0][i]);
+    }
+    t_free(freed);
+    struct mw_mallinfo2 info = t_mallinfo2(); /* puts what is in lists back into slabs */
+    /* What waits in the secure build before it is free, it counts as in use, and the statistics as cached. */
+    CHECK(t_has_canaries() || figure("cached") == 0);
+    CHECK_EQ(info.uordblks + info.hblkhd, figure("allocated") + figure("cached"));
+    CHECK_EQ(info.uordblks + info.fsmblks + info.hblkhd, figure("active"));
+    CHECK_EQ(info.hblkhd, figure("all.huge_bytes"));
+    CHECK_EQ(info.hblks, figure("all.huge_blocks"));
+    CHECK_EQ(info.arena, figure("all.region_bytes"));
+    CHECK_EQ(info.keepcost, figure("dirty") + figure("muzzy"));
+    for (size_t i = 0; i < COUNT; i++) {
+        if (i % 3 != 0) {
+            t_free(blocks[0][i]);
+        }
+    }
+    t_free(kept);
+}
+
 /* In all mappings of the process, in bytes. */
 static uint64_t huge_bytes_of_process(void)
 {
