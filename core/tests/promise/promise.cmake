@@ -13,7 +13,7 @@ function(mallow_promise_program name)
 endfunction()
 
 # What the quarantine of the debug build holds, up to 16 MiB, is not free yet.
-set(promise_without_quarantine thread_churn no_keys stats_page idle)
+set(promise_without_quarantine thread_churn no_keys stats_page idle burst)
 
 # Small blocks between guards are no slots, and the place of all of them is made with the first: 6 MiB, which a
 # program that locks its memory pays for, where one of 300 blocks is by chance such a block.
@@ -44,7 +44,7 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         cut_guard trimmed no_guards reused_holes regrowth children_differ held
         scattered beside emptied many_stacks small_data no_actions small_pages each_instruction
         start_together looked_at written crowded stuck_guards strict_frees
-        strict_works strict_news short_ring)
+        strict_works strict_news short_ring burst)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -76,6 +76,8 @@ foreach(mode IN LISTS MALLOW_MODES)
   mallow_promise(locked_in ${mode} "dirty_decay_ms:100")
   mallow_promise(idle ${mode} "dirty_decay_ms:500")
   mallow_promise(idle ${mode} "dirty_decay_ms:500,purge_thread:true")
+  mallow_promise(burst ${mode} "dirty_decay_ms:1000")
+  mallow_promise(burst ${mode} "dirty_decay_ms:1000,purge_thread:true")
 endforeach()
 foreach(mode fast secure) # what debug knows of each block stays
   mallow_promise(emptied ${mode} "")
