@@ -287,6 +287,7 @@ TEST(other_experimental_names_do_not_exist)
     CHECK_EQ(mallctl("experimental.arenas.0.pactivep", old, &size, NULL, 0), ENOENT);
     CHECK_EQ(mallctl("experimental.hooks.install", old, &size, NULL, 0), ENOENT);
     CHECK_EQ(mallctl("experimental.hooks.prof_sample", old, &size, NULL, 0), ENOENT);
+    CHECK_EQ(mallctl("experimental.hooks.prof_sample", NULL, NULL, &size, sizeof size), ENOENT);
     CHECK_EQ(mallctl("experimental.batch_alloc", old, &size, NULL, 0), ENOENT);
     CHECK_EQ(mallctl("experimental.thread.activity_callback", old, &size, NULL, 0), ENOENT);
 }

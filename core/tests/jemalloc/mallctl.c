@@ -508,6 +508,35 @@ TEST(background_thread_starts_and_ends)
     CHECK_EQ(READ(size_t, "max_background_threads"), most);
 }
 
+/* What lists of threads hold. */
+static size_t cached_bytes(void)
+{
+    write_epoch();
+    return READ(size_t, "stats.arenas.4096.tcache_bytes");
+}
+
+/* Blocks that wait before they are free, in secure and debug builds, come into no list at first. */
+static void check_lists_are_emptied(const char *name)
+{
+    enum { COUNT = 300 };
+    void *blocks[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        blocks[i] = malloc(100 + 30 * i);
+    }
+    for (size_t i = 0; i < COUNT; i++) {
+        free(blocks[i]);
+    }
+    CHECK(TEST_MODE != 0 || cached_bytes() > 200 * 1000);
+    CHECK_EQ(mallctl(name, NULL, NULL, NULL, 0), 0);
+    CHECK_MSG(cached_bytes() == 0, "%s: %zu", name, cached_bytes());
+}
+
+TEST(idle_and_flush_empty_lists)
+{
+    check_lists_are_emptied("thread.idle");
+    check_lists_are_emptied("thread.tcache.flush");
+}
+
 TEST(idle_and_flush_may_be_called_any_time)
 {
     for (int i = 0; i < 100; i++) {

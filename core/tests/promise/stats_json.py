@@ -139,6 +139,11 @@ def check_options():
     jemalloc = json.loads(run("Ja").stdout)["jemalloc"]
     require(set(jemalloc["stats.arenas"]) == {"merged"}, "option a")
     require("stats.arenas" not in json.loads(run("Jam").stdout)["jemalloc"], "options a and m")
+    # That of destroyed arenas, of which nothing is kept, is left out anyway.
+    without, all_of_them = (json.loads(run(letters).stdout)["jemalloc"] for letters in ("Jd", "J"))
+    require(set(without["stats.arenas"]) == set(all_of_them["stats.arenas"]) >= {"merged", "0"}
+            and "destroyed" not in without["stats.arenas"], "option d")
+    require(set(without) == set(all_of_them), "option d leaves the rest")
 
 
 def check_text():

@@ -35,6 +35,10 @@ def at_least(least):
     return f"at least {least}", lambda value: int(value) >= least
 
 
+def between(least, most):
+    return f"{least} to {most}", lambda value: least <= int(value) <= most
+
+
 def is_text(text):
     return repr(text), lambda value: value == text
 
@@ -125,6 +129,10 @@ def rows_of_cpus(cpus):
         ("percpu_arena:percpu,narenas:63", "opt.narenas", is_text(str(cpus)), at_least(63)),
         ("percpu_arena:phycpu", "arenas_of_cpus", is_not(of_core), is_text(of_core)),
         ("percpu_arena:phycpu", "opt.narenas", is_text(str(cpus)), is_text(str((cpus + 1) // 2))),
+        # Of sixteen threads each has an arena of its own, while there are as many.
+        ("narenas_ratio:3", "narenas", is_text(str(min(cpus, 16))), is_text(str(min(3 * cpus, 16)))),
+        ("narenas_ratio:0.125", "narenas", is_text(str(min(cpus, 16))),
+         is_text(str(max(1, min((cpus + 4) // 8, 16))))),
     ]
 
 
@@ -141,6 +149,8 @@ ROWS_OF_FAST = [
     ("tcache_nslots_small_max:400,tcache_nslots_small_min:400", "in_lists:3000", at_most(69),
      at_least(70)),
     ("lg_tcache_nslots_mul:-7", "in_lists:10000", at_least(20), at_most(4)),
+    ("lg_tcache_nslots_mul:-7,tcache_nslots_small_min:12", "in_lists:10000", at_least(20),
+     between(5, 12)),
     ("tcache_ncached_max:1-3000:3|20000-30000:4", "in_lists:3000", at_least(20), at_most(3)),
     ("tcache_ncached_max:3000-3000:400|16-2000:1", "in_lists:3000", at_most(69), at_least(70)),
     ("tcache_ncached_max:3000-4000:0", "in_lists:3000", at_least(20), is_text("0")),
