@@ -103,7 +103,7 @@ static void check_no_purge(struct purges before, struct purges after)
     CHECK_EQ(after.purged, before.purged);
 }
 
-TEST(dirty_pages_become_muzzy_and_go)
+KERNEL_TEST(dirty_pages_become_muzzy_and_go)
 {
     size_t page = READ(size_t, "arenas.page");
     set_decay_ms("arenas.dirty_decay_ms", -1);
