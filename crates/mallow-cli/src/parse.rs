@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: MIT
 //! Values of options: times, sizes, percentages, stacks, and the text of files that they name.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use mallow_capture::StackKind;
 use mallow_launch::options;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
+
+/// What a verb runs, where it cannot do without.
+#[derive(Args, Debug)]
+pub struct CommandArgs {
+    /// The command and its arguments
+    #[arg(id = "command", last = true, required = true, value_name = "COMMAND")]
+    pub words: Vec<OsString>,
+}
 
 /// What `--stacks` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{build_id, hexadecimal, json, mallow, ran, refuses, run};
+use crate::common::{build_id, compile_file, hexadecimal, json, mallow, ran, refuses, run};
 
 const PROGRAM: &str = include_str!("programs/holders.cc");
 /// Mean distance between two samples, as a power of two.
@@ -26,17 +26,9 @@ impl Profiled {
 
     fn in_form(settings: &str, form: &str) -> Option<Profiled> {
         let folder = tempfile::tempdir().unwrap();
-        let (source, program) = (folder.path().join("holders.cc"), folder.path().join("holders"));
-        std::fs::write(&source, PROGRAM).unwrap();
-        let mut compiler = Command::new("g++");
-        compiler.args(["-g", "-O1", "-Wl,--build-id=sha1", "-o"]).arg(&program).arg(&source);
-        match compiler.status() {
-            Ok(status) => assert!(status.success()),
-            Err(error) => {
-                eprintln!("skipped: g++: {error}");
-                return None;
-            }
-        }
+        let source = folder.path().join("holders.cc");
+        let flags = ["-g", "-O1", "-Wl,--build-id=sha1"];
+        let program = compile_file("g++", &source, PROGRAM, &flags)?;
         let prefix = folder.path().join("out");
         let conf = format!(
             "prof:true,prof_final:true,lg_prof_sample:{LG_SAMPLE},prof_prefix:{},{settings}",

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 //! `mallow replay` on traces made here: its figures, its refusals, its exit codes.
 
+#[path = "../../mallow-replay/tests/common/written.rs"]
+mod written;
+
 use std::path::{Path, PathBuf};
 
 use crate::common::{compile, mallow};
-use mallow_trace::{
-    Call, Event, Header, Memory, Op, Process, ProcessEnd, Record, Regions, Thread, Writer,
-};
+use mallow_trace::{Call, Event, Header, Memory, Op, Process, ProcessEnd, Record, Regions, Thread};
 use tempfile::TempDir;
+use written::written;
 
 /// A program that grows to 20 MiB in blocks of 1000 bytes, frees every second one on another thread
 /// and is measured on the way.
@@ -78,12 +80,7 @@ impl Program {
             page_size: 4096,
             ..Header::default()
         };
-        let mut writer = Writer::new(Vec::new(), &header).unwrap();
-        for record in &self.records {
-            writer.write(record).unwrap();
-            writer.promise(record.time).unwrap();
-        }
-        writer.finish().unwrap()
+        written(&header, &self.records)
     }
 }
 

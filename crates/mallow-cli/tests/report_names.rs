@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::recording::record_to;
-use crate::common::{build_id, hexadecimal, json, mallow, objcopy, ran, run};
+use crate::common::{build_id, compile_file, hexadecimal, json, mallow, objcopy, ran, run};
 use mallow_trace::*;
 
 /// Prints where `leaf` returns to: into `fill`, which is inlined into `main`.
@@ -60,17 +60,8 @@ impl Built {
     fn new() -> Option<Built> {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("program.cpp");
-        let program = folder.path().join("program");
-        std::fs::write(&source, PROGRAM).unwrap();
-        let mut compiler = Command::new("g++");
-        compiler.args(["-g", "-O2", "-no-pie", "-Wl,--build-id=sha1", "-o"]);
-        match compiler.arg(&program).arg(&source).status() {
-            Ok(status) => assert!(status.success()),
-            Err(error) => {
-                eprintln!("skipped: g++: {error}");
-                return None;
-            }
-        }
+        let flags = ["-g", "-O2", "-no-pie", "-Wl,--build-id=sha1"];
+        let program = compile_file("g++", &source, PROGRAM, &flags)?;
         let printed = Command::new(&program).output().unwrap().stdout;
         let printed = String::from_utf8(printed).unwrap();
         let address = u64::from_str_radix(printed.trim().trim_start_matches("0x"), 16).unwrap();

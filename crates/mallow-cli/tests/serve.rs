@@ -7,24 +7,21 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::program::{HOLDS, PROFILED, Program, profiled};
+use crate::common::program::{HOLDS, PROFILED, Program, Running, profiled};
 use crate::common::{certificate, compile, json, mallow, refuses, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 pub struct Server {
-    child: Child,
+    child: Running,
     pub address: String,
 }
 
 impl Server {
     /// On a port that is free.
     pub fn start(words: &[&str]) -> Server {
-        let mut child = mallow(&["serve", "--listen", "127.0.0.1:0"])
-            .args(words)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut serve = mallow(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut child = Running(serve.args(words).stderr(Stdio::piped()).spawn().unwrap());
         let address = address_of(&mut child);
         Server { child, address }
     }
@@ -47,13 +44,6 @@ impl Server {
     fn end(&mut self) -> Option<i32> {
         kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM).unwrap();
         self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::program::{Program, profiled};
+use crate::common::program::{Running, profiled};
 use crate::common::push::{LONG, Pushed, Server, answer, collector, listen};
 use crate::common::refuses;
 use prost::Message;
@@ -29,17 +29,17 @@ struct Series {
 }
 
 #[derive(Clone, PartialEq, Message)]
+struct Sample {
+    #[prost(bytes = "vec", tag = "1")]
+    profile: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
 struct Pair {
     #[prost(string, tag = "1")]
     name: String,
     #[prost(string, tag = "2")]
     value: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Sample {
-    #[prost(bytes = "vec", tag = "1")]
-    profile: Vec<u8>,
 }
 
 /// The labels and the profile, unpacked.
@@ -122,7 +122,7 @@ fn the_service_of_pyroscope_reads_what_is_pushed() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let mut child = Command::new(receiver).arg(&free).stdout(Stdio::piped()).spawn().unwrap();
     let stdout = child.stdout.take().unwrap();
-    let _receiver = Program { child, own: serde_json::Value::Null };
+    let _receiver = Running(child);
     let pid = program.pid();
     let url = format!("http://{free}");
     let server = Server::start(&["--pyroscope", &url, "--pid", &pid, "--interval", "200ms"]);

@@ -237,17 +237,33 @@ fn terminals_of_any_size_are_left_as_they_were() {
     tmux.shows(&["ended with 0", " icanon"]);
 }
 
+/// `start()` starts it in a terminal of its own.
+const START: &str = "import fcntl, os, pty, select, signal, struct, sys, termios, time\n\
+    signal.alarm(60)\n\
+    def start():\n    \
+    pid, terminal = pty.fork()\n    \
+    if pid == 0:\n        os.environ['TERM'] = 'xterm'\n        os.environ.pop('CI', None)\n        \
+    fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))\n        \
+    os.execv(sys.argv[1], sys.argv[1:])\n    \
+    return pid, terminal\n";
+
+/// Runs this Python, which starts `mallow top` of a process with `start()`.
+fn in_terminals(script: &str, pid: &str) {
+    let mut python = Command::new("python3");
+    python.args(["-c", &format!("{START}{script}")]).arg(mallow(&[]).get_program());
+    let Ok(output) = python.args(["top", "--pid", pid]).output() else {
+        println!("skipped: python3 is not installed");
+        return;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// Under nohup nobody is told that the window was closed: reading from it then never ends by itself.
 #[test]
 fn it_ends_when_its_terminal_is_gone() {
     let holder = holder("mallow");
-    let script = "import fcntl, os, pty, signal, struct, sys, termios, time\n\
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)\n\
-        signal.alarm(60)\n\
-        pid, terminal = pty.fork()\n\
-        if pid == 0:\n    os.environ['TERM'] = 'xterm'\n    os.environ.pop('CI', None)\n    \
-        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))\n    \
-        os.execv(sys.argv[1], sys.argv[1:])\n\
+    let script = "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n\
+        pid, terminal = start()\n\
         seen = b''\n\
         while b'ALLOC' not in seen:\n    seen += os.read(terminal, 4096)\n\
         os.close(terminal)\n\
@@ -255,29 +271,14 @@ fn it_ends_when_its_terminal_is_gone() {
         if os.waitpid(pid, os.WNOHANG)[0]:\n        sys.exit(0)\n    time.sleep(0.05)\n\
         os.kill(pid, signal.SIGKILL)\n\
         sys.exit('still there')\n";
-    let tool = mallow(&[]).get_program().to_owned();
-    let mut command = Command::new("python3");
-    command.args(["-c", script]).arg(tool).args(["top", "--pid", &holder.program.pid()]);
-    let Ok(output) = command.output() else {
-        println!("skipped: python3 is not installed");
-        return;
-    };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    in_terminals(script, &holder.program.pid());
 }
 
 /// What was written last about the screen and the cursor, while it is stopped and after each signal.
 #[test]
 fn a_stop_and_signals_leave_the_screen_and_a_cursor() {
     let holder = holder("mallow");
-    let script = "import fcntl, os, pty, select, signal, struct, sys, termios\n\
-        signal.alarm(60)\n\
-        def start():\n    \
-        pid, terminal = pty.fork()\n    \
-        if pid == 0:\n        os.environ['TERM'] = 'xterm'\n        os.environ.pop('CI', None)\n        \
-        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))\n        \
-        os.execv(sys.argv[1], sys.argv[1:])\n    \
-        return pid, terminal\n\
-        def shows(terminal):\n    \
+    let script = "def shows(terminal):\n    \
         seen = b''\n    \
         while b'q quit' not in seen:\n        seen += os.read(terminal, 4096)\n    \
         return seen\n\
@@ -297,14 +298,7 @@ fn a_stop_and_signals_leave_the_screen_and_a_cursor() {
         os.kill(pid, signal.SIGCONT)\n    \
         status = is_given_back(pid, terminal, shows(terminal), number)\n    \
         if status: sys.exit(f'ended with {status}')\n";
-    let mut command = Command::new("python3");
-    let tool = mallow(&[]).get_program().to_owned();
-    command.args(["-c", script]).arg(tool).args(["top", "--pid", &holder.program.pid()]);
-    let Ok(output) = command.output() else {
-        println!("skipped: python3 is not installed");
-        return;
-    };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    in_terminals(script, &holder.program.pid());
 }
 
 fn mallow_process_of(command: &str) -> i32 {

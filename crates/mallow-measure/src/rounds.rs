@@ -20,9 +20,6 @@ pub struct Turn {
 pub trait Session {
     type Error;
 
-    /// How many cells each round has.
-    fn cells(&self) -> usize;
-
     /// Whether there is to be this round; the first is 0.
     fn wants(&self, round: u32) -> bool;
 
@@ -37,13 +34,13 @@ pub fn seed(given: Option<u64>) -> u64 {
     given.unwrap_or_else(|| rand::rng().random())
 }
 
-/// Carries out rounds as long as the session wants them, and says how many there were.
-pub fn carry_out<S: Session>(session: &mut S, seed: u64) -> Result<u32, S::Error> {
+/// Carries out rounds of so many cells as long as the session wants them, and says how many there were.
+pub fn carry_out<S: Session>(session: &mut S, cells: usize, seed: u64) -> Result<u32, S::Error> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut round = 0;
     while session.wants(round) {
         session.begin(round);
-        let mut order: Vec<usize> = (0..session.cells()).collect();
+        let mut order: Vec<usize> = (0..cells).collect();
         order.shuffle(&mut random);
         for (place, cell) in order.into_iter().enumerate() {
             session.take(Turn { round, place: place as u32, cell })?;
@@ -62,10 +59,6 @@ mod tests {
     impl Session for Three {
         type Error = &'static str;
 
-        fn cells(&self) -> usize {
-            3
-        }
-
         fn wants(&self, round: u32) -> bool {
             round < 20
         }
@@ -78,7 +71,7 @@ mod tests {
 
     fn orders(seed: u64) -> Vec<Vec<usize>> {
         let mut session = Three(Vec::new());
-        assert_eq!(carry_out(&mut session, seed), Ok(20));
+        assert_eq!(carry_out(&mut session, 3, seed), Ok(20));
         session.0.chunks(3).map(|turns| turns.iter().map(|turn| turn.cell).collect()).collect()
     }
 

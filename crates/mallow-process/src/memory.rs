@@ -62,11 +62,13 @@ pub trait Memory {
     fn refresh(&self) {}
 
     /// Reads everything that was read before anew, all of it in one go. What follows is answered
-    /// from this picture, as long as `loads` stays the same.
-    fn reload(&self);
+    /// from this picture, as long as `loads` stays the same. Nothing to do where nothing changes.
+    fn reload(&self) {}
 
     /// How often something was read that was not known before.
-    fn loads(&self) -> u64;
+    fn loads(&self) -> u64 {
+        0
+    }
 
     /// Whether nothing will be read any more, for lack of time.
     fn is_over(&self) -> bool {
@@ -74,7 +76,9 @@ pub trait Memory {
     }
 
     /// A number as it is at this moment, whatever was read before.
-    fn number_now(&self, address: u64, size: u64) -> Option<u64>;
+    fn number_now(&self, address: u64, size: u64) -> Option<u64> {
+        self.number(address, size)
+    }
 
     /// Resident bytes of a range; `None` if that is not known.
     fn resident(&self, _start: u64, _end: u64) -> Option<u64> {

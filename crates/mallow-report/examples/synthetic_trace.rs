@@ -3,10 +3,14 @@
 //! reported: `cargo run --release -p mallow-report --example synthetic_trace -- FILE EVENTS [THREADS [SLOTS]]`
 //! About half of each thread's slots hold a live block in the end.
 
+#[path = "../tests/random/mod.rs"]
+mod random;
+
 use std::fs::File;
 use std::io::{BufWriter, Write};
 
 use mallow_trace::*;
+use random::Random;
 
 const STACKS: u32 = 5_000;
 const FUNCTIONS: u64 = 2_000;
@@ -48,7 +52,7 @@ fn main() -> Result<()> {
             Call { op: Op::Free, address, ..Call::default() }
         } else {
             let stack = random.below(u64::from(STACKS)) as u32 + 1;
-            Call { op: Op::Malloc, size: random.size(), address, stack, ..Call::default() }
+            Call { op: Op::Malloc, size: size(&mut random), address, stack, ..Call::default() }
         };
         *is_live = !*is_live;
         writer.write(&Record { time, thread: thread as u32 + 1, event: Event::Call(call) })?;
@@ -94,19 +98,10 @@ fn define(writer: &mut Writer<impl Write>, threads: u64) -> Result<()> {
     Ok(())
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % limit
+fn size(random: &mut Random) -> u64 {
+    if random.below(100) < DOMINANT_SHARE {
+        return DOMINANT;
     }
-
-    fn size(&mut self) -> u64 {
-        if self.below(100) < DOMINANT_SHARE {
-            return DOMINANT;
-        }
-        let doubling = self.below(16);
-        (1 << doubling) + self.below(1 << doubling)
-    }
+    let doubling = random.below(16);
+    (1 << doubling) + random.below(1 << doubling)
 }

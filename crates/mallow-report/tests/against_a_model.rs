@@ -3,6 +3,8 @@
 //! everything, computes from the whole list of calls.
 #![allow(clippy::unwrap_used)]
 
+mod random;
+
 use std::collections::{BTreeMap, HashMap};
 
 use mallow_report::{Amount, Analysis, Costs, Frame, Limits, Names, Profile, Summary, name_stacks};
@@ -10,19 +12,11 @@ use mallow_trace::{
     Call, Ending, Event, Header, Module, Op, Process, ProcessEnd, Reader, Record, Stack, Start,
     Thread, Writer,
 };
+use random::Random;
 
 const PROCESSES: u32 = 3;
 const THREADS_EACH: u32 = 4;
 const STACKS: u32 = 9;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % limit
-    }
-}
 
 fn record(time: u64, thread: u32, event: Event) -> Record {
     Record { time, thread, event }

@@ -186,20 +186,25 @@ mod tests {
     const OLD: &str = include_str!("../tests/dumps/jemalloc-5.2.1-arenas.json");
     const MALLOW: &str = include_str!("../tests/dumps/mallow-0.1.0.json");
 
+    /// The text goes through it in pieces of this size; and what is left of it.
+    fn filtered(text: &str, piece: usize) -> (Filter, String) {
+        let mut filter = Filter::default();
+        let mut passed = Vec::new();
+        for part in text.as_bytes().chunks(piece) {
+            passed.extend(filter.take(part));
+        }
+        passed.extend(filter.end());
+        (filter, String::from_utf8(passed).expect("it was text"))
+    }
+
     #[test]
     fn dumps_are_taken_out_wherever_the_pieces_end() {
         let text =
             format!("first {{\n{}\nsecond {{\"a\": 1}}\n{}\nlast {{", DUMP.trim(), OLD.trim());
         let text = text + &format!("\n{}\n", MALLOW.trim());
         for piece in [1 << 20, 4096, 1000, 7] {
-            let mut filter = Filter::default();
-            let mut passed = Vec::new();
-            for part in text.as_bytes().chunks(piece) {
-                passed.extend(filter.take(part));
-            }
-            passed.extend(filter.end());
+            let (filter, passed) = filtered(&text, piece);
             assert_eq!(filter.dumps.len(), 3, "pieces of {piece}");
-            let passed = String::from_utf8(passed).unwrap();
             assert_eq!(passed, "first {\nsecond {\"a\": 1}\nlast {\n");
         }
     }
@@ -217,13 +222,7 @@ mod tests {
             for mixture in mixtures {
                 let text = format!("before\n{mixture}between\n{dump}after\n");
                 for piece in [1 << 20, 4096, 61] {
-                    let mut filter = Filter::default();
-                    let mut passed = Vec::new();
-                    for part in text.as_bytes().chunks(piece) {
-                        passed.extend(filter.take(part));
-                    }
-                    passed.extend(filter.end());
-                    let passed = String::from_utf8(passed).unwrap();
+                    let (filter, passed) = filtered(&text, piece);
                     assert_eq!(passed, "before\nbetween\nafter\n", "pieces of {piece}");
                     assert_eq!(filter.dumps.len(), 1);
                     let begun = mixture.matches("\"jemalloc\"").count() as u64;

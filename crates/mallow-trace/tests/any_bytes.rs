@@ -2,6 +2,8 @@
 //! The reader takes any bytes without a panic, and any records come back as they were.
 #![allow(clippy::unwrap_used)]
 
+mod repair;
+
 use mallow_trace::*;
 use proptest::prelude::*;
 
@@ -20,21 +22,6 @@ fn sample() -> Vec<u8> {
         }
     }
     writer.finish().unwrap()
-}
-
-/// Makes the checksums of all blocks right, so that the content is looked at.
-fn repair(bytes: &mut [u8]) {
-    let length = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
-    let mut at = 20 + length;
-    while at + 48 <= bytes.len() && &bytes[at..at + 4] == b"MLWb" {
-        let size = u32::from_le_bytes(bytes[at + 36..at + 40].try_into().unwrap()) as usize;
-        let Some(stored) = bytes.get(at + 48..at + 48 + size) else { return };
-        let checksum = crc32fast::hash(stored);
-        bytes[at + 40..at + 44].copy_from_slice(&checksum.to_le_bytes());
-        let own = crc32fast::hash(&bytes[at..at + 44]);
-        bytes[at + 44..at + 48].copy_from_slice(&own.to_le_bytes());
-        at += 48 + size;
-    }
 }
 
 fn read_all(bytes: &[u8]) {
@@ -102,7 +89,7 @@ proptest! {
             bytes[at] = value;
         }
         if repaired {
-            repair(&mut bytes);
+            bytes = repair::repaired(&bytes);
         }
         if cut_off {
             bytes.truncate(cut.index(bytes.len()));

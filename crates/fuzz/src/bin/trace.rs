@@ -2,7 +2,7 @@
 //! Traces, and what a report makes of their records.
 #![no_main]
 
-use mallow_fuzz::repaired;
+use mallow_fuzz::repair::repaired;
 use mallow_report::Analysis;
 use mallow_trace::Reader;
 

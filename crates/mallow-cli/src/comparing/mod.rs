@@ -16,6 +16,8 @@ use std::time::Duration;
 use clap::Args;
 use mallow_measure::values::Pattern;
 
+use crate::parse;
+
 pub use plan::Plan;
 pub use worth::{Worth, worth};
 
@@ -24,6 +26,18 @@ pub const WARMUP: u32 = 1;
 /// Smallest difference that matters, in percent, if the user names none.
 pub const MARGIN: f64 = 2.0;
 const BUDGET: Duration = Duration::from_secs(60);
+
+/// When runs count as different: the options that verbs share.
+#[derive(Args, Clone, Debug)]
+pub struct VerdictArgs {
+    /// Smallest difference that matters, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = MARGIN, value_parser = parse::margin)]
+    pub margin: f64,
+
+    /// Seed of the random order of the runs
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
 
 /// A service that is measured under load: the options that verbs share.
 #[derive(Args, Clone, Debug, Default)]

@@ -42,7 +42,8 @@ pub fn measure(
     session.warm_up()?;
     mallow_os::trim_heap();
     session.expect_rounds();
-    let rounds = rounds::carry_out(&mut session, seed)?;
+    let cells = session.cells.len();
+    let rounds = rounds::carry_out(&mut session, cells, seed)?;
     session.bar.finish_and_clear();
     let took = session.start.elapsed();
     Ok(Measured { cells: session.cells, seed, rounds, took })
@@ -348,10 +349,6 @@ impl<'a> Session<'a> {
 
 impl rounds::Session for Session<'_> {
     type Error = Error;
-
-    fn cells(&self) -> usize {
-        self.cells.len()
-    }
 
     fn wants(&self, round: u32) -> bool {
         !self.stopped() && !self.enough(round, self.start.elapsed())

@@ -242,7 +242,7 @@ mod tests {
         let (quiet, args) = compare(&[]);
         assert!(quiet && args.timeline && args.strict);
         assert_eq!(args.allocators, ["glibc", "mallow"]);
-        assert_eq!((args.margin, args.budget.as_secs()), (2.5, 5));
+        assert_eq!((args.verdict.margin, args.budget.as_secs()), (2.5, 5));
         let (quiet, args) = compare(&["--no-timeline", "--no-quiet", "-a", "musl"]);
         assert!(!quiet && !args.timeline && args.strict);
         assert_eq!(args.allocators, ["musl"]);

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 
-use super::{Screen, check_writable, clean, write_file, write_result};
+use super::{Screen, check_writable, clean, json, write_file, write_result};
 use crate::error::Result;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -15,6 +16,13 @@ pub enum Format {
     Csv,
     Md,
     Html,
+}
+
+impl Format {
+    /// What a user may copy, marked where the form has a mark for it.
+    pub fn code(self, text: &str) -> String {
+        if self == Format::Md { format!("`{text}`") } else { text.into() }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -56,18 +64,18 @@ impl OutputArgs {
     /// Writes the result in the form that is asked for, and as a page too where that is wanted.
     pub fn write(
         &self,
-        json: impl FnOnce() -> Result<String>,
-        page: impl Fn() -> Result<String>,
-        text: impl FnOnce(Format, Screen) -> Result<String>,
+        report: &impl Serialize,
+        page: impl Fn() -> String,
+        text: impl FnOnce(Format, Screen) -> String,
     ) -> Result<()> {
         let result = match self.chosen_format() {
-            Format::Json => json()?,
-            Format::Html => page()?,
-            Format::Csv => text(Format::Csv, Screen::PLAIN)?,
-            format => text(format, Screen::of(self))?,
+            Format::Json => json(report)?,
+            Format::Html => page(),
+            Format::Csv => text(Format::Csv, Screen::PLAIN),
+            format => text(format, Screen::of(self)),
         };
         write_result(self, &result)?;
-        self.write_page(page)
+        self.write_page(|| Ok(page()))
     }
 
     /// The part of `--html`.

@@ -62,10 +62,14 @@ pub fn json(ran: &Ran) -> serde_json::Value {
 
 /// Compiles a C program; `None`, visibly, where the compiler is missing.
 pub fn compile(compiler: &str, folder: &Path, source: &str, flags: &[&str]) -> Option<PathBuf> {
-    let file = folder.join("program.c");
-    let program = folder.join("program");
-    std::fs::write(&file, source).unwrap();
-    let status = Command::new(compiler).args(flags).arg("-o").arg(&program).arg(&file).status();
+    compile_file(compiler, &folder.join("program.c"), source, flags)
+}
+
+/// The same of a source file of this name, beside which the program is.
+pub fn compile_file(compiler: &str, file: &Path, source: &str, flags: &[&str]) -> Option<PathBuf> {
+    let program = file.with_extension("");
+    std::fs::write(file, source).unwrap();
+    let status = Command::new(compiler).args(flags).arg("-o").arg(&program).arg(file).status();
     match status {
         Ok(status) => assert!(status.success(), "{compiler} failed"),
         Err(error) => {

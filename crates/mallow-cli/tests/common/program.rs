@@ -2,6 +2,7 @@
 //! Programs that run while they are looked at.
 
 use std::io::{BufRead, BufReader};
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -16,15 +17,39 @@ pub const HOLDS: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <stri
     puts(\"{}\"); fflush(stdout);\n\
     for (;;) { for (int i = 0; i < 1000; i++) free(malloc(64 + i)); usleep(20000); } }\n";
 
-/// A running program that is ended with the test, and what it said about itself.
+/// A process that is ended with the test.
+pub struct Running(pub Child);
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.kill();
+        let _ = self.wait();
+    }
+}
+
+/// A running program, and what it said about itself.
 pub struct Program {
-    pub child: Child,
+    pub child: Running,
     pub own: Value,
 }
 
 impl Program {
     pub fn start(command: &mut Command) -> Program {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = Running(command.stdout(Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let own = serde_json::from_str(&line).unwrap_or(Value::Null);
@@ -59,13 +84,6 @@ impl Program {
         let ran = run(&["explain", &self.pid(), "--json"]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         json(&ran)
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::mallow;
-use super::program::Program;
+use super::program::Running;
 
 pub const LONG: Duration = Duration::from_secs(120);
 
 /// The server under test, and all that it says.
 pub struct Server {
-    pub child: Child,
+    pub child: Running,
     pub said: Arc<Mutex<String>>,
     address: String,
 }
@@ -26,7 +26,7 @@ pub struct Server {
 impl Server {
     pub fn start(words: &[&str]) -> Server {
         let mut command = mallow(&["serve", "--listen", "127.0.0.1:0"]);
-        let mut child = command.args(words).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = Running(command.args(words).stderr(Stdio::piped()).spawn().unwrap());
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let said = Arc::new(Mutex::new(String::new()));
         let copy = said.clone();
@@ -53,13 +53,6 @@ impl Server {
 
     pub fn get(&self, path: &str) -> String {
         get(&self.address, path)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -155,7 +148,7 @@ pub struct Collector {
     pub otlp: String,
     pub prometheus: String,
     said: std::path::PathBuf,
-    _child: Program,
+    _child: Running,
 }
 
 /// A test that fails shows why the collector may have ended.
@@ -193,7 +186,7 @@ impl Collector {
         let said = folder.join("collector.log");
         let log = std::fs::File::create(&said).unwrap();
         command.arg("--config").arg(&config).stdout(Stdio::null()).stderr(log);
-        let child = Program { child: command.spawn().unwrap(), own: serde_json::Value::Null };
+        let child = Running(command.spawn().unwrap());
         Some(Collector { otlp, prometheus, said, _child: child })
     }
 }

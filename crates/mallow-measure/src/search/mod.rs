@@ -366,7 +366,7 @@ impl<E: From<Error>> Search<'_, E> {
         let round = BTreeSet::new();
         let mut running =
             Running { search: self, bench, stage, cells, wants, loaded, is_over, round };
-        rounds::carry_out(&mut running, seed)?;
+        rounds::carry_out(&mut running, cells.len(), seed)?;
         running.end_round()
     }
 
@@ -417,10 +417,6 @@ impl<E: From<Error>, W: Fn(&Search<E>, u32) -> bool> Running<'_, '_, W, E> {
 
 impl<E: From<Error>, W: Fn(&Search<E>, u32) -> bool> rounds::Session for Running<'_, '_, W, E> {
     type Error = E;
-
-    fn cells(&self) -> usize {
-        self.cells.len()
-    }
 
     fn wants(&self, round: u32) -> bool {
         let is_new = !self.is_over && !self.search.stopped();

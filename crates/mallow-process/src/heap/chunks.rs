@@ -402,16 +402,6 @@ mod tests {
         fn resident(&self, start: u64, end: u64) -> Option<u64> {
             Some(end - start)
         }
-
-        fn reload(&self) {}
-
-        fn loads(&self) -> u64 {
-            0
-        }
-
-        fn number_now(&self, _address: u64, _size: u64) -> Option<u64> {
-            None
-        }
     }
 
     #[track_caller]

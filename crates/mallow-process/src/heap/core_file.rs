@@ -172,15 +172,4 @@ impl Memory for Core {
         }
         Some(())
     }
-
-    /// Nothing changes any more.
-    fn reload(&self) {}
-
-    fn loads(&self) -> u64 {
-        0 // all that is read is of one moment
-    }
-
-    fn number_now(&self, address: u64, size: u64) -> Option<u64> {
-        self.number(address, size)
-    }
 }

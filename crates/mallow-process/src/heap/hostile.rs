@@ -142,12 +142,6 @@ impl<F: Fn(u64) -> u64> Memory for Liar<F> {
         Some(())
     }
 
-    fn reload(&self) {}
-
-    fn loads(&self) -> u64 {
-        0
-    }
-
     fn number_now(&self, _address: u64, _size: u64) -> Option<u64> {
         Some(0)
     }

@@ -352,16 +352,6 @@ mod tests {
             }
             Some(())
         }
-
-        fn reload(&self) {}
-
-        fn loads(&self) -> u64 {
-            0
-        }
-
-        fn number_now(&self, _address: u64, _size: u64) -> Option<u64> {
-            None
-        }
     }
 
     const MAPS: &str = "\

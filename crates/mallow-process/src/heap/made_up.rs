@@ -32,14 +32,4 @@ impl Memory for MadeUp {
         }
         Some(())
     }
-
-    fn reload(&self) {}
-
-    fn loads(&self) -> u64 {
-        0
-    }
-
-    fn number_now(&self, address: u64, size: u64) -> Option<u64> {
-        self.number(address, size)
-    }
 }

@@ -200,16 +200,6 @@ mod tests {
             None
         }
 
-        fn reload(&self) {}
-
-        fn loads(&self) -> u64 {
-            0
-        }
-
-        fn number_now(&self, _address: u64, _size: u64) -> Option<u64> {
-            None
-        }
-
         fn guards(&self, start: u64, end: u64) -> Option<Vec<(u64, u64)>> {
             let parts = self.0.iter().map(|guard| (guard.0.max(start), guard.1.min(end)));
             Some(parts.filter(|(start, end)| start < end).collect())

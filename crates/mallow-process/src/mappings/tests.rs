@@ -14,16 +14,6 @@ impl Memory for Half {
     fn resident(&self, start: u64, end: u64) -> Option<u64> {
         Some((end - start) / 2)
     }
-
-    fn reload(&self) {}
-
-    fn loads(&self) -> u64 {
-        0
-    }
-
-    fn number_now(&self, _address: u64, _size: u64) -> Option<u64> {
-        None
-    }
 }
 
 fn process(text: &str) -> Process {
@@ -127,16 +117,6 @@ impl Memory for Marked {
     fn guards(&self, start: u64, end: u64) -> Option<Vec<(u64, u64)>> {
         let within = |&(from, to): &(u64, u64)| (from.max(start), to.min(end));
         Some(self.0.iter().map(within).filter(|(from, to)| from < to).collect())
-    }
-
-    fn reload(&self) {}
-
-    fn loads(&self) -> u64 {
-        0
-    }
-
-    fn number_now(&self, _address: u64, _size: u64) -> Option<u64> {
-        None
     }
 }
 

@@ -163,16 +163,6 @@ mod tests {
             }
             Some(())
         }
-
-        fn reload(&self) {}
-
-        fn loads(&self) -> u64 {
-            0
-        }
-
-        fn number_now(&self, _address: u64, _size: u64) -> Option<u64> {
-            None
-        }
     }
 
     fn found(mappings: &[(u64, u64)], arenas: &[(u64, u64)]) -> Kept {

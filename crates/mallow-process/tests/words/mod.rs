@@ -80,16 +80,6 @@ impl<C: Content> Memory for Words<C> {
         Some(())
     }
 
-    fn reload(&self) {}
-
-    fn loads(&self) -> u64 {
-        0
-    }
-
-    fn number_now(&self, address: u64, size: u64) -> Option<u64> {
-        self.number(address, size)
-    }
-
     fn resident(&self, start: u64, end: u64) -> Option<u64> {
         assert!(start <= end, "{start:x} {end:x}");
         Some(self.resident.min(end - start))

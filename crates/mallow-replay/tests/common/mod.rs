@@ -3,6 +3,8 @@
 
 #![allow(dead_code, clippy::unwrap_used)]
 
+mod written;
+
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
@@ -11,9 +13,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use mallow_replay::{Compiler, Finished, Run, Selection};
-use mallow_trace::{
-    Call, Event, Header, Memory, Op, Process, ProcessEnd, Reader, Record, Thread, Writer,
-};
+use mallow_trace::{Call, Event, Header, Memory, Op, Process, ProcessEnd, Reader, Record, Thread};
+use written::written;
 
 pub const PID: u32 = 1000;
 
@@ -71,13 +72,7 @@ impl Trace {
     }
 
     pub fn bytes(&self) -> Vec<u8> {
-        let header = Header { page_size: 4096, ..Header::default() };
-        let mut writer = Writer::new(Vec::new(), &header).unwrap();
-        for record in &self.records {
-            writer.write(record).unwrap();
-            writer.promise(record.time).unwrap();
-        }
-        writer.finish().unwrap()
+        written(&Header { page_size: 4096, ..Header::default() }, &self.records)
     }
 
     pub fn compile(&self, selection: Selection) -> Finished<File> {

@@ -17,7 +17,7 @@ use mallow_process::process::Process;
 use mallow_stats::Stats;
 
 use crate::error::{Error, Result};
-use crate::output::{self, Format, Notes, Page};
+use crate::output::{Format, Notes, Page};
 use crate::statistics::{self, Target};
 pub use args::AdviseArgs;
 
@@ -31,13 +31,11 @@ pub fn main(args: &AdviseArgs, notes: Notes) -> Result<u8> {
         None => launch::report(args, notes)?,
     };
     args.output.write(
-        || output::json(&report),
-        || Ok(html::page(&report)),
-        |format, screen| {
-            Ok(match format {
-                Format::Csv => text::csv(&report),
-                _ => text::text(&report, format, screen),
-            })
+        &report,
+        || html::page(&report),
+        |format, screen| match format {
+            Format::Csv => text::csv(&report),
+            _ => text::text(&report, format, screen),
         },
     )?;
     let is_strict = args.strict && code == 0 && !report.findings.is_empty();
@@ -48,9 +46,9 @@ fn list(args: &AdviseArgs) -> Result<u8> {
     let list = advise::rules();
     let table = text::rule_table(&list);
     args.output.write(
-        || output::json(&list),
-        || Ok(Page::of_table("mallow advise", "The rules, and what each finds.", &table)),
-        |format, screen| Ok(table.render(format, screen)),
+        &list,
+        || Page::of_table("mallow advise", "The rules, and what each finds.", &table),
+        |format, screen| table.render(format, screen),
     )?;
     Ok(0)
 }

@@ -1,28 +1,49 @@
 // SPDX-License-Identifier: MIT
 //! The command line of `mallow check`.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use mallow_report::baseline::Tolerance;
 
 use crate::output::{self, Destination, OutputArgs};
-use crate::parse::Stacks;
+use crate::parse::{CommandArgs, Stacks};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// The forms of all verbs, and those of this verb alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    Table,
-    Json,
-    Csv,
-    Md,
-    Html,
-    /// A test suite with a test for each metric
+    Shared(output::Format),
     Junit,
-    /// For code scanning
     Sarif,
-    /// The table, and annotations in the log of a GitHub workflow
     Github,
+}
+
+impl ValueEnum for Format {
+    fn value_variants<'a>() -> &'a [Format] {
+        &[
+            Format::Shared(output::Format::Table),
+            Format::Shared(output::Format::Json),
+            Format::Shared(output::Format::Csv),
+            Format::Shared(output::Format::Md),
+            Format::Shared(output::Format::Html),
+            Format::Junit,
+            Format::Sarif,
+            Format::Github,
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            Format::Shared(format) => return format.to_possible_value(),
+            Format::Junit => ("junit", "A test suite with a test for each metric"),
+            Format::Sarif => ("sarif", "For code scanning"),
+            Format::Github => {
+                ("github", "The table, and annotations in the log of a GitHub workflow")
+            }
+        };
+        Some(PossibleValue::new(name).help(help))
+    }
 }
 
 #[derive(Args, Debug)]
@@ -70,29 +91,21 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub to: Destination,
 
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub command: CommandArgs,
 }
 
 impl CheckArgs {
     pub fn chosen_format(&self) -> Format {
-        if self.to.json { Format::Json } else { self.format }
+        if self.to.json { Format::Shared(output::Format::Json) } else { self.format }
     }
 
     /// The options that all verbs share. Formats of this verb alone are text there.
     pub fn output(&self) -> OutputArgs {
-        OutputArgs {
-            format: match self.chosen_format() {
-                Format::Json => output::Format::Json,
-                Format::Csv => output::Format::Csv,
-                Format::Md => output::Format::Md,
-                Format::Html => output::Format::Html,
-                Format::Table | Format::Junit | Format::Sarif | Format::Github => {
-                    output::Format::Table
-                }
-            },
-            to: Destination { json: false, ..self.to.clone() },
-        }
+        let format = match self.chosen_format() {
+            Format::Shared(format) => format,
+            Format::Junit | Format::Sarif | Format::Github => output::Format::Table,
+        };
+        OutputArgs { format, to: Destination { json: false, ..self.to.clone() } }
     }
 }

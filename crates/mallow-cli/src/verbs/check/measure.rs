@@ -30,7 +30,7 @@ pub fn measure(
     if let Some(sentence) = mallow_launch::input::why_none() {
         notes.note(&sentence);
     }
-    mallow_capture::check(&args.command, args.allocator.as_deref(), true)?;
+    mallow_capture::check(&args.command.words, args.allocator.as_deref(), true)?;
     let mut measured = Measured::default();
     // What the command does only once, such as filling caches, is over before it is measured.
     peak_rss(args, 1, interrupted)?;
@@ -73,7 +73,7 @@ fn record(
     let temporary = Temporary::new(args)?;
     let variables = [padding.unwrap_or_default(), &temporary.variables].concat();
     let request = Request {
-        command: &args.command,
+        command: &args.command.words,
         allocator: args.allocator.as_deref(),
         trace: trace.path(),
         stacks: args.stacks.into(),
@@ -135,7 +135,7 @@ fn none_is_named(names: &[String], others: &BTreeSet<String>) -> Error {
 
 /// Those that count, by name.
 fn names(args: &CheckArgs) -> Vec<String> {
-    match args.process.is_empty() && go::is_test(&args.command) {
+    match args.process.is_empty() && go::is_test(&args.command.words) {
         true => vec![go::PROGRAMS.into()],
         false => args.process.clone(),
     }
@@ -149,14 +149,14 @@ struct Temporary {
 
 impl Temporary {
     fn new(args: &CheckArgs) -> Result<Temporary> {
-        if !go::is_test(&args.command) {
+        if !go::is_test(&args.command.words) {
             return Ok(Temporary { _folder: None, variables: Vec::new() });
         }
         let folder = tempfile::Builder::new()
             .prefix("mallow-check-")
             .tempdir()
             .map_err(Error::io("A folder cannot be made (set TMPDIR to another folder)"))?;
-        let variables = go::variables(&args.command[0], folder.path());
+        let variables = go::variables(&args.command.words[0], folder.path());
         Ok(Temporary { _folder: Some(folder), variables })
     }
 }
@@ -209,8 +209,9 @@ fn complaints(recorded: &Recorded, names: &[String]) -> Result<Vec<String>> {
 /// Of the command's largest process, without the recorder. What the command prints is shown once.
 fn peak_rss(args: &CheckArgs, number: u32, interrupted: &AtomicBool) -> Result<u64> {
     let silent = |_: &str| {};
-    let prepared = mallow_launch::prepare(&args.command, args.allocator.as_deref(), &[], &silent)?
-        .checked()?;
+    let prepared =
+        mallow_launch::prepare(&args.command.words, args.allocator.as_deref(), &[], &silent)?
+            .checked()?;
     let temporary = Temporary::new(args)?;
     let mut command = prepared.command();
     command.envs(temporary.variables.iter().map(|(name, value)| (name, value)));

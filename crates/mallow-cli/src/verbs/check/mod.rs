@@ -147,7 +147,7 @@ fn baseline(
 }
 
 fn command(args: &CheckArgs) -> Vec<String> {
-    args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    args.command.words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
 fn platform(measured: &Measured) -> Platform {
@@ -276,10 +276,10 @@ fn publish(args: &CheckArgs, output: &OutputArgs, report: &Report) -> Result<()>
             let table = text::text(report, output::Format::Table, Screen::PLAIN);
             write(format!("{table}\n{}", formats::annotations(report)))
         }
-        _ => output.write(
-            || output::json(report),
-            || Ok(text::page(report)),
-            |format, screen| Ok(text::text(report, format, screen)),
+        Format::Shared(_) => output.write(
+            report,
+            || text::page(report),
+            |format, screen| text::text(report, format, screen),
         ),
     }
 }

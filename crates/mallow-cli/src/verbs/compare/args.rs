@@ -9,7 +9,7 @@ use clap::Args;
 use mallow_launch::options;
 use mallow_measure::values::Pattern;
 
-use crate::comparing::{MARGIN, ServiceArgs, WARMUP, Wish};
+use crate::comparing::{ServiceArgs, VerdictArgs, WARMUP, Wish};
 use crate::output::OutputArgs;
 use crate::parse;
 
@@ -75,9 +75,8 @@ pub struct CompareArgs {
     #[arg(long, value_name = "ENV=A,B", value_parser = parse_matrix)]
     pub matrix: Vec<(String, Vec<String>)>,
 
-    /// Smallest difference that matters, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = MARGIN, value_parser = parse::margin)]
-    pub margin: f64,
+    #[command(flatten)]
+    pub verdict: VerdictArgs,
 
     /// Count runs that end with an error code as finished
     #[arg(short, long)]
@@ -94,10 +93,6 @@ pub struct CompareArgs {
     /// Let the command write to the terminal
     #[arg(long)]
     pub show_output: bool,
-
-    /// Seed of the random order of the runs
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
 
     /// Also write the result as JSON to FILE
     #[arg(long, value_name = "FILE")]
@@ -137,11 +132,11 @@ impl CompareArgs {
             mem_limit: self.mem_limit,
             cpus: self.cpus.clone(),
             matrix: self.matrix.clone(),
-            margin: self.margin,
+            margin: self.verdict.margin,
             ignore_failure: self.ignore_failure,
             timeline: self.timeline,
             show_output: self.show_output,
-            seed: self.seed,
+            seed: self.verdict.seed,
             service: self.service.clone(),
             values: self.values.clone(),
             command: self.command.clone(),

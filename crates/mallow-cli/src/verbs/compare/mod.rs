@@ -34,9 +34,9 @@ pub fn main(args: &CompareArgs, notes: Notes) -> Result<u8> {
 
 fn publish(args: &CompareArgs, report: &Report) -> Result<()> {
     args.output.write(
-        || output::json(report),
-        || Ok(html::page(report)),
-        |format, screen| Ok(report.text(format, screen)),
+        report,
+        || html::page(report),
+        |format, screen| report.text(format, screen),
     )?;
     if let Some(path) = &args.export_json {
         output::write_file(path, &output::json(report)?)?;

@@ -15,9 +15,8 @@ impl Report {
         if format == Format::Csv {
             return self.csv().render(Format::Csv, Screen::PLAIN);
         }
-        let code = if format == Format::Md { "`" } else { "" };
-        let mut text =
-            format!("{code}{}{code}\n{}\n", self.command, wording::machine(&self.machine));
+        let machine = wording::machine(&self.machine);
+        let mut text = format!("{}\n{machine}\n", format.code(&self.command));
         text += &format!(
             "medians of up to {} each, +- 95 % interval of the median, {} in all\n",
             counted(self.settings.rounds_made as u64, "run"),

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::config::{Config, Key, Source, Value};
 use crate::error::{Error, Result};
-use crate::output::{self, Format, Page, Screen, Table};
+use crate::output::{Format, Page, Screen, Table};
 pub use args::ConfigArgs;
 
 #[derive(Serialize)]
@@ -56,11 +56,7 @@ pub fn main(args: &ConfigArgs, config: &Config) -> Result<u8> {
     let files =
         files.map(|(path, is_read)| File { path: shown(path), is_read: *is_read }).collect();
     let report = Report { schema: "mallow.config/1", files, settings };
-    args.output.write(
-        || output::json(&report),
-        || Ok(report.page()),
-        |format, screen| Ok(report.text(format, screen)),
-    )?;
+    args.output.write(&report, || report.page(), |format, screen| report.text(format, screen))?;
     Ok(0)
 }
 

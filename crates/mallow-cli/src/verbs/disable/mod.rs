@@ -7,7 +7,6 @@ mod report;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::output;
 pub use args::DisableArgs;
 use mallow_enabling::{Entry, Place, Record, System, elsewhere};
 use report::{File, Report};
@@ -22,11 +21,7 @@ pub fn main(args: &DisableArgs) -> Result<u8> {
     let others = if args.place.global || args.all { others(&system) } else { Vec::new() };
     let is_dry_run = args.change.dry_run;
     let report = Report { schema: "mallow.disable/1", is_dry_run, files, others };
-    args.output.write(
-        || output::json(&report),
-        || Ok(report.page()),
-        |format, screen| Ok(report.text(format, screen)),
-    )?;
+    args.output.write(&report, || report.page(), |format, screen| report.text(format, screen))?;
     Ok(0)
 }
 

@@ -15,7 +15,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use crate::error::{Error, Result};
-use crate::output::{self, Notes};
+use crate::output::Notes;
 pub use args::EnableArgs;
 use mallow_enabling::elsewhere::Other;
 use mallow_enabling::{Outcome, Record, System, Wanted};
@@ -47,9 +47,9 @@ pub fn main(args: &EnableArgs, notes: Notes) -> Result<u8> {
         None => change(args, &system, notes)?,
     };
     args.output.write(
-        || output::json(&report),
-        || Ok(text::page(&report)),
-        |format, screen| Ok(text::text(&report, format, screen)),
+        &report,
+        || text::page(&report),
+        |format, screen| text::text(&report, format, screen),
     )?;
     refusal.map_or(Ok(0), Err)
 }

@@ -13,8 +13,7 @@ mod text;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::output::Format;
-use crate::output::{self, Notes};
+use crate::output::{Format, Notes};
 pub use args::ExplainArgs;
 use mallow_advice::explain::{self, Report};
 use mallow_process::heap::Heap;
@@ -41,13 +40,11 @@ pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
         None => (save::load(Path::new(&args.target))?, None),
     };
     args.output.write(
-        || output::json(&report),
-        || Ok(html::page(&report)),
-        |format, screen| {
-            Ok(match format {
-                Format::Csv => text::mapping_table(&report).render(format, screen),
-                _ => text::text(&report, format, args.all, screen),
-            })
+        &report,
+        || html::page(&report),
+        |format, screen| match format {
+            Format::Csv => text::mapping_table(&report).render(format, screen),
+            _ => text::text(&report, format, args.all, screen),
         },
     )?;
     if let Some(folder) = &args.save {

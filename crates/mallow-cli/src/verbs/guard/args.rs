@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! The command line of `mallow guard`.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use mallow_launch::options;
 
 use crate::output::OutputArgs;
+use crate::parse::CommandArgs;
 
 /// What watches over the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -47,7 +47,6 @@ pub struct GuardArgs {
     #[command(flatten)]
     pub output: OutputArgs,
 
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub command: CommandArgs,
 }

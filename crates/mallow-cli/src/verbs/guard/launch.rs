@@ -113,7 +113,7 @@ fn prepare(args: &GuardArgs, notes: Notes) -> Result<Prepared> {
     if args.leaks {
         options.push(("leak_check".into(), "true".into()));
     }
-    Ok(mallow_launch::prepare(&args.command, Some(name), &options, &note)?.checked()?)
+    Ok(mallow_launch::prepare(&args.command.words, Some(name), &options, &note)?.checked()?)
 }
 
 /// The options with those of guarded blocks; what the user says of them holds.

@@ -56,13 +56,11 @@ fn show(args: &GuardArgs, report: &Report) -> Result<()> {
         return args.output.write_page(|| Ok(html::page(report)));
     }
     args.output.write(
-        || output::json(report),
-        || Ok(html::page(report)),
-        |format, screen| {
-            Ok(match format {
-                Format::Csv | Format::Md => text::table(report).render(format, screen),
-                _ => text::text(report, screen),
-            })
+        report,
+        || html::page(report),
+        |format, screen| match format {
+            Format::Csv | Format::Md => text::table(report).render(format, screen),
+            _ => text::text(report, screen),
         },
     )
 }

@@ -142,7 +142,7 @@ pub fn build(
     Report {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
-        command: words::line(&args.command),
+        command: words::line(&args.command.words),
         mode: format!("{:?}", args.mode).to_lowercase(),
         exit_code: outcome.code,
         signal: outcome.signal.map(super::signal_name),

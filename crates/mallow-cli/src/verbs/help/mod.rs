@@ -41,14 +41,12 @@ pub fn main(args: &HelpArgs, mut command: Command) -> Result<u8> {
         return Ok(0);
     }
     args.output.write(
-        || output::json(&report),
-        || Ok(report.page()),
-        |format, screen| {
-            Ok(match (format, report.findings.as_slice()) {
-                (Format::Csv | Format::Md, _) => report.table().render(format, screen),
-                (_, [entry]) => explain(entry, screen),
-                _ => list(screen),
-            })
+        &report,
+        || report.page(),
+        |format, screen| match (format, report.findings.as_slice()) {
+            (Format::Csv | Format::Md, _) => report.table().render(format, screen),
+            (_, [entry]) => explain(entry, screen),
+            _ => list(screen),
         },
     )?;
     Ok(0)

@@ -6,7 +6,7 @@ mod args;
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::output::{self, Page, Table};
+use crate::output::{Page, Table};
 pub use args::ListArgs;
 use mallow_launch::allocator::{self, Allocator, Missing};
 
@@ -50,9 +50,9 @@ pub fn main(args: &ListArgs) -> Result<u8> {
         missing: missing.into_iter().map(missing_entry).collect(),
     };
     args.output.write(
-        || output::json(&report),
-        || Ok(Page::of_table("mallow list", &sentence, &rows)),
-        |format, screen| Ok(rows.render(format, screen)),
+        &report,
+        || Page::of_table("mallow list", &sentence, &rows),
+        |format, screen| rows.render(format, screen),
     )?;
     Ok(0)
 }

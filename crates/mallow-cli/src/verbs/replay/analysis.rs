@@ -33,10 +33,10 @@ pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report 
     };
     let claims = 2 * measured.cells.len().saturating_sub(1).max(1);
     // Without a ranking there is nothing to judge.
-    let judge = |is_ranked: bool| is_ranked.then(|| Judge::new(claims, args.margin));
+    let judge = |is_ranked: bool| is_ranked.then(|| Judge::new(claims, args.verdict.margin));
     let judges = Judges { time: judge(is_ranked_by_time), memory: judge(objection.is_none()) };
-    let confidence = Judge::new(claims, args.margin).confidence();
-    let needed = Judge::new(claims, args.margin).fewest_rounds();
+    let confidence = Judge::new(claims, args.verdict.margin).confidence();
+    let needed = Judge::new(claims, args.verdict.margin).fewest_rounds();
     let entries: Vec<Entry> =
         measured.cells.iter().map(|cell| entry(judges, &measured.cells[0], cell)).collect();
     let verdict = is_ranked_by_time.then(|| sentence(&entries, needed));
@@ -61,7 +61,7 @@ pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report 
             touch: format!("{:?}", args.touch).to_lowercase(),
             rounds: measured.rounds,
             rounds_needed: needed,
-            margin_percent: args.margin,
+            margin_percent: args.verdict.margin,
             confidence,
             seed: measured.seed,
             compile_s: input.compile_s,

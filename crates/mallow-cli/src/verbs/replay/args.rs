@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use mallow_launch::options;
 
+use crate::comparing::VerdictArgs;
 use crate::output::OutputArgs;
 use crate::parse;
 use crate::replaying::Touch;
@@ -61,13 +62,8 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     pub budget: Option<Duration>,
 
-    /// Smallest difference that matters, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = parse::margin)]
-    pub margin: f64,
-
-    /// Seed of the random order of the runs
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub verdict: VerdictArgs,
 
     #[command(flatten)]
     pub output: OutputArgs,

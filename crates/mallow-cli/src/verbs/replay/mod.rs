@@ -10,7 +10,7 @@ mod rounds;
 mod text;
 
 use crate::error::{Error, Result};
-use crate::output::{self, Notes};
+use crate::output::Notes;
 use crate::replaying::{Player, input};
 pub use args::ReplayArgs;
 use mallow_launch::contender::{self, Choice};
@@ -29,11 +29,7 @@ pub fn main(args: &ReplayArgs, notes: Notes) -> Result<u8> {
     let contenders = contender::choose(choice, &player.target, &|sentence| notes.note(sentence))?;
     let measured = rounds::measure(args, &input, player, contenders, notes)?;
     let report = analysis::analyse(args, &input, &measured);
-    args.output.write(
-        || output::json(&report),
-        || Ok(report.page()),
-        |format, screen| Ok(report.text(format, screen)),
-    )?;
+    args.output.write(&report, || report.page(), |format, screen| report.text(format, screen))?;
     match (input.damage, report.objection) {
         (Some(damage), _) => Err(Error::Damaged(damage)),
         // Nothing speaks against the replay.

@@ -81,7 +81,7 @@ pub fn measure(
     notes: Notes,
 ) -> Result<Measured> {
     let start = Instant::now();
-    let seed = rounds::seed(args.seed);
+    let seed = rounds::seed(args.verdict.seed);
     let cell = |contender: &Contender| Cell {
         allocator: contender.allocator.clone(),
         lockstep: Vec::new(),
@@ -109,7 +109,8 @@ pub fn measure(
     if args.mode != ReplayMode::Free {
         session.play_first_lockstep()?;
     }
-    let rounds = rounds::carry_out(&mut session, seed)?;
+    let cells = session.cells.len();
+    let rounds = rounds::carry_out(&mut session, cells, seed)?;
     let reference = session.reference()?;
     session.bar.finish_and_clear();
     Ok(Measured { cells: session.cells, reference, rounds, seed, took: start.elapsed() })
@@ -123,10 +124,6 @@ fn most_rounds(args: &ReplayArgs) -> u32 {
 
 impl rounds::Session for Session<'_> {
     type Error = Error;
-
-    fn cells(&self) -> usize {
-        self.cells.len()
-    }
 
     fn wants(&self, round: u32) -> bool {
         let next = self.round_begin.elapsed();

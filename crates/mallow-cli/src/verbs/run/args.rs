@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! The command line of `mallow run`.
 
-use std::ffi::OsString;
-
 use clap::Args;
 use mallow_launch::options;
 
 use crate::output::OutputArgs;
+use crate::parse::CommandArgs;
 
 /// The output of a command that runs is its own.
 #[derive(Args, Debug)]
@@ -38,7 +37,6 @@ pub struct RunArgs {
     #[command(flatten)]
     pub output: OutputArgs,
 
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub command: CommandArgs,
 }

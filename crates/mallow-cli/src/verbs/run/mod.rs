@@ -7,7 +7,7 @@ mod report;
 use std::os::unix::process::CommandExt;
 
 use crate::error::{Error, Result};
-use crate::output::{self, Notes};
+use crate::output::Notes;
 pub use args::RunArgs;
 use mallow_os::threads::why_not_started;
 use report::Report;
@@ -21,14 +21,14 @@ pub fn main(args: &RunArgs, notes: Notes) -> Result<u8> {
     };
     let note = |sentence: &str| notes.note(sentence);
     let prepared =
-        mallow_launch::prepare(&args.command, Some(name), &args.options, &note)?.checked()?;
+        mallow_launch::prepare(&args.command.words, Some(name), &args.options, &note)?.checked()?;
     prepared.modules_note().iter().for_each(|sentence| note(sentence));
     if args.dry_run {
-        let report = Report::new(name, &prepared.changes, &args.command);
+        let report = Report::new(name, &prepared.changes, &args.command.words);
         args.output.write(
-            || output::json(&report),
-            || Ok(report.page()),
-            |format, screen| Ok(report.text(format, screen)),
+            &report,
+            || report.page(),
+            |format, screen| report.text(format, screen),
         )?;
         return Ok(0);
     }
@@ -38,7 +38,7 @@ pub fn main(args: &RunArgs, notes: Notes) -> Result<u8> {
     let target = prepared.target;
     Err(match error.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => {
-            let path = target.argv(&args.command).0;
+            let path = target.argv(&args.command.words).0;
             mallow_launch::Error::NotExecutable { path, reason: error.to_string() }.into()
         }
         _ => Error::NotStarted { command: target.command, reason: why_not_started(&error) },

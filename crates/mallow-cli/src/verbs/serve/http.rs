@@ -104,25 +104,28 @@ async fn next(signal: &mut Option<Signal>) -> Option<()> {
 }
 
 async fn accept(listener: &Listener, server: Arc<Server>) -> std::io::Result<()> {
-    let mut guests = Guests::new();
     match listener {
         Listener::Tcp(listener) => {
             let listener = tokio::net::TcpListener::from_std(listener.try_clone()?)?;
-            loop {
-                match listener.accept().await {
-                    Ok((stream, _)) => start(stream, server.clone(), guests.admit().await),
-                    Err(_) => tokio::time::sleep(PAUSE).await,
-                }
-            }
+            admit(server, async || Ok(listener.accept().await?.0)).await
         }
         Listener::Unix(listener, _) => {
             let listener = tokio::net::UnixListener::from_std(listener.try_clone()?)?;
-            loop {
-                match listener.accept().await {
-                    Ok((stream, _)) => start(stream, server.clone(), guests.admit().await),
-                    Err(_) => tokio::time::sleep(PAUSE).await,
-                }
-            }
+            admit(server, async || Ok(listener.accept().await?.0)).await
+        }
+    }
+}
+
+/// Takes each connection that comes, for ever.
+async fn admit<S>(server: Arc<Server>, next: impl AsyncFn() -> std::io::Result<S>) -> !
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut guests = Guests::new();
+    loop {
+        match next().await {
+            Ok(stream) => start(stream, server.clone(), guests.admit().await),
+            Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
 }

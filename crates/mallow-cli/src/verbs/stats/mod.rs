@@ -9,7 +9,7 @@ mod report;
 mod text;
 
 use crate::error::{Error, Result};
-use crate::output::{self, Format, Notes};
+use crate::output::{Format, Notes};
 use crate::statistics::{self, Target};
 pub use args::StatsArgs;
 use report::Report;
@@ -44,13 +44,11 @@ fn publish(args: &StatsArgs, report: &Report) -> Result<u8> {
     let sections = Sections::of(args);
     let is_shown = !report.samples.is_empty() && follow::has_lines(args);
     args.output.write(
-        || output::json(report),
-        || Ok(html::page(report)),
-        |format, screen| {
-            Ok(match format {
-                Format::Csv => text::csv(report, sections),
-                _ => text::text(report, sections, format, screen, is_shown),
-            })
+        report,
+        || html::page(report),
+        |format, screen| match format {
+            Format::Csv => text::csv(report, sections),
+            _ => text::text(report, sections, format, screen, is_shown),
         },
     )?;
     Ok(0)

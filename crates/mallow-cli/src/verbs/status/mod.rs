@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::output::{self, Format, Page, Screen, Table};
+use crate::output::{Format, Page, Screen, Table};
 use mallow_enabling::{Place, Record, State, System, elsewhere};
 use mallow_launch::installed;
 
@@ -49,9 +49,9 @@ pub fn main(args: &StatusArgs) -> Result<u8> {
     let report = gather(&System::new(args.root.as_deref())?)?;
     let rows = table(&report);
     args.output.write(
-        || output::json(&report),
-        || Ok(Page::of_table("mallow status", &sentence(&report), &rows)),
-        |format, screen| Ok(text(&report, &rows, format, screen)),
+        &report,
+        || Page::of_table("mallow status", &sentence(&report), &rows),
+        |format, screen| text(&report, &rows, format, screen),
     )?;
     Ok(0)
 }

@@ -71,9 +71,9 @@ fn once(args: &TopArgs, view: &View, mut collector: Collector) -> Result<u8> {
     let summary = text::summary(&collector, &rows, places.len());
     let table = |format| text::table(&rows, &places, args.units, format);
     args.output.write(
-        || output::json(&Report::new(&collector, &rows, &places)),
-        || Ok(Page::of_table("mallow top", &summary, &table(Format::Html))),
-        |format, screen| Ok(text::text(&summary, &table(format), format, screen)),
+        &Report::new(&collector, &rows, &places),
+        || Page::of_table("mallow top", &summary, &table(Format::Html)),
+        |format, screen| text::text(&summary, &table(format), format, screen),
     )?;
     Ok(0)
 }

@@ -10,7 +10,7 @@ use mallow_launch::options;
 use mallow_measure::search::limit::Constraint;
 
 use super::constraint;
-use crate::comparing::{MARGIN, ServiceArgs};
+use crate::comparing::{ServiceArgs, VerdictArgs};
 use crate::output::OutputArgs;
 use crate::parse;
 
@@ -85,13 +85,8 @@ pub struct TuneArgs {
     #[arg(long, value_name = "PID|NAME", requires = "trace")]
     pub process: Option<String>,
 
-    /// Smallest difference that matters, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = MARGIN, value_parser = parse::margin)]
-    pub margin: f64,
-
-    /// Seed of the random order of the runs
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub verdict: VerdictArgs,
 
     #[command(flatten)]
     pub output: OutputArgs,

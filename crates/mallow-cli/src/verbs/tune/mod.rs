@@ -68,9 +68,9 @@ pub fn main(args: &TuneArgs, notes: Notes) -> Result<u8> {
     tuning.prepare(candidates.len(), &interrupted)?;
     let report = tuning.search(candidates, &interrupted)?;
     args.output.write(
-        || output::json(&report),
-        || Ok(html::page(&report)),
-        |format, screen| Ok(report.text(format, screen)),
+        &report,
+        || html::page(&report),
+        |format, screen| report.text(format, screen),
     )?;
     exit_code(args, &report, interrupted.load(std::sync::atomic::Ordering::Relaxed))
 }
@@ -162,8 +162,8 @@ fn wish(args: &TuneArgs, recorded: Option<&Input>) -> Wish {
         allocators: vec![name.unwrap_or_else(|| "libc".into())],
         // What was given holds for the probe too; the candidates come on top.
         prepare: args.prepare.clone(),
-        margin: args.margin,
-        seed: args.seed,
+        margin: args.verdict.margin,
+        seed: args.verdict.seed,
         service: args.service.clone(),
         command: args.command.clone(),
         ..Wish::default()
@@ -274,7 +274,8 @@ impl Tuning<'_> {
                 path.display()
             ));
         }
-        let state = kept.unwrap_or_else(|| State::new(subject, random::seed(self.args.seed)));
+        let state =
+            kept.unwrap_or_else(|| State::new(subject, random::seed(self.args.verdict.seed)));
         if let Some(path) = file {
             kept::write(&state, path)?;
         }
@@ -285,7 +286,7 @@ impl Tuning<'_> {
             constraints: &self.args.constraint,
             budget: self.args.budget,
             runs: self.args.runs,
-            margin: self.args.margin,
+            margin: self.args.verdict.margin,
         };
         let mut search = Search::new(aim, candidates, state, &keep, interrupted, &bar, self.start);
         let finalists = self.carry_out(&mut search)?;

@@ -92,9 +92,9 @@ impl Traces {
 /// be confirmed on it. What limits memory has to be searched where all of it is.
 fn helps(args: &TuneArgs, run: Duration, settings: usize) -> bool {
     let (run_s, budget_s) = (run.as_secs_f64(), args.budget.as_secs_f64());
-    let on_command = halving::schedule(settings, run_s, budget_s, args.margin);
+    let on_command = halving::schedule(settings, run_s, budget_s, args.verdict.margin);
     let finalists = settings.min(halving::FINALISTS);
-    let rounds = halving::fewest_rounds(finalists, args.margin) as usize;
+    let rounds = halving::fewest_rounds(finalists, args.verdict.margin) as usize;
     let confirmation = ((finalists + 1) * rounds) as f64 * run_s;
     args.state.is_none()
         && args.constraint.is_empty()

@@ -13,8 +13,7 @@ impl Report {
         if format == Format::Csv {
             return self.csv().render(Format::Csv, Screen::PLAIN);
         }
-        let code = if format == Format::Md { "`" } else { "" };
-        let mut text = format!("{code}{}{code}\n{}\n", self.command, self.headline());
+        let mut text = format!("{}\n{}\n", format.code(&self.command), self.headline());
         text += &format!("{}\n\n", wording::machine(&self.machine));
         text = screen.fill(&text);
         text += &self.table().render(format, screen);
@@ -40,7 +39,8 @@ impl Report {
                 End::Trade | End::CostNotExcluded => "\nIf that is worth it:",
                 _ => "",
             };
-            text += &format!("{worth}\nSet:    {code}{line}{code}\nTry it: {code}{try_it}{code}\n");
+            let [line, try_it] = [line, try_it].map(|words| format.code(words));
+            text += &format!("{worth}\nSet:    {line}\nTry it: {try_it}\n");
         }
         text
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::output::{self, Notes, Page, Table};
+use crate::output::{Notes, Page, Table};
 pub use args::VerifyArgs;
 use mallow_measure::observe::{self, Limits, Observation};
 use mallow_measure::service::STOPS_WITHIN;
@@ -58,9 +58,9 @@ pub fn main(args: &VerifyArgs, notes: Notes) -> Result<u8> {
     let unmet = args.expect.as_deref().map(|name| unmet(name, &processes));
     let rows = table(&processes);
     args.output.write(
-        || json(args, unmet.as_deref(), &processes),
-        || Ok(Page::of_table("mallow verify", &sentence(args, unmet.as_deref()), &rows)),
-        |format, screen| Ok(rows.render(format, screen)),
+        &report(args, unmet.as_deref(), &processes),
+        || Page::of_table("mallow verify", &sentence(args, unmet.as_deref()), &rows),
+        |format, screen| rows.render(format, screen),
     )?;
     match (&args.expect, unmet) {
         (Some(_), Some(unmet)) if !unmet.is_empty() => {
@@ -173,8 +173,12 @@ fn problem(failure: &Failure) -> &'static str {
     }
 }
 
-fn json(args: &VerifyArgs, unmet: Option<&[String]>, processes: &[Observation]) -> Result<String> {
-    let report = Output {
+fn report<'a>(
+    args: &'a VerifyArgs,
+    unmet: Option<&[String]>,
+    processes: &'a [Observation],
+) -> Output<'a> {
+    Output {
         schema: "mallow.verify/1",
         expected: args.expect.as_deref(),
         satisfied: unmet.map(<[String]>::is_empty),
@@ -190,8 +194,7 @@ fn json(args: &VerifyArgs, unmet: Option<&[String]>, processes: &[Observation]) 
                 problem: process.outcome.as_ref().err().map(problem),
             })
             .collect(),
-    };
-    output::json(&report)
+    }
 }
 
 fn table(processes: &[Observation]) -> Table {

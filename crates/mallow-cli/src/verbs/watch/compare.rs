@@ -3,7 +3,6 @@
 
 use serde::Serialize;
 
-use crate::error::Result;
 use crate::output::{self, Table};
 use mallow_measure::timeline::Figures;
 
@@ -21,7 +20,7 @@ pub struct Difference {
 }
 
 #[derive(Serialize)]
-struct Output<'a> {
+pub struct Report<'a> {
     schema: &'static str,
     a: &'a str,
     b: &'a str,
@@ -120,9 +119,9 @@ pub fn csv(differences: &[Difference]) -> String {
     text
 }
 
-pub fn json(a: &str, b: &str, differences: &[Difference]) -> Result<String> {
+pub fn report<'a>(a: &'a str, b: &'a str, differences: &'a [Difference]) -> Report<'a> {
     let verdict = sentence(a, b, differences);
-    output::json(&Output { schema: "mallow.watch-compare/1", a, b, verdict, differences })
+    Report { schema: "mallow.watch-compare/1", a, b, verdict, differences }
 }
 
 #[cfg(test)]

@@ -83,14 +83,14 @@ fn start(args: &WatchArgs, notes: Notes) -> Result<Child> {
 
 fn publish(args: &WatchArgs, run: &Run) -> Result<()> {
     args.output.write(
-        || output::json(run),
-        || Ok(html::page(run)),
+        run,
+        || html::page(run),
         |format, screen| {
             let table = || summary_table(&run.summary).render(format, screen);
-            Ok(match format {
+            match format {
                 Format::Csv => run::csv(run),
                 _ => format!("\n{}\n\n{}", screen.fill(&html::sentence(run)), table()),
-            })
+            }
         },
     )?;
     if let Some(path) = &args.csv {
@@ -130,14 +130,14 @@ fn compare_files(args: &WatchArgs, a: &Path, b: &Path) -> Result<u8> {
     let [a, b] = compare::names(&first, &second, [file(a), file(b)]);
     let differences = compare::differences(&first, &second);
     args.output.write(
-        || compare::json(&a, &b, &differences),
-        || Ok(html::comparison_page((&a, &first), (&b, &second), &differences)),
+        &compare::report(&a, &b, &differences),
+        || html::comparison_page((&a, &first), (&b, &second), &differences),
         |format, screen| {
             let table = || compare::table(&a, &b, &differences).render(format, screen);
-            Ok(match format {
+            match format {
                 Format::Csv => compare::csv(&differences),
                 _ => format!("{}\n\n{}", compare::sentence(&a, &b, &differences), table()),
-            })
+            }
         },
     )?;
     Ok(0)

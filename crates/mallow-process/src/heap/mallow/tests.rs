@@ -24,16 +24,6 @@ impl Memory for Circle {
     fn refresh(&self) {
         self.refreshes.set(self.refreshes.get() + 1);
     }
-
-    fn reload(&self) {}
-
-    fn loads(&self) -> u64 {
-        0
-    }
-
-    fn number_now(&self, _address: u64, _size: u64) -> Option<u64> {
-        None
-    }
 }
 
 #[test]
@@ -59,18 +49,6 @@ impl Memory for Coded {
         };
         buffer.copy_from_slice(&u64::to_le_bytes(word));
         Some(())
-    }
-
-    fn refresh(&self) {}
-
-    fn reload(&self) {}
-
-    fn loads(&self) -> u64 {
-        0
-    }
-
-    fn number_now(&self, _address: u64, _size: u64) -> Option<u64> {
-        None
     }
 }
 
