@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""tools/crates finds a verb that names another, by whatever name it comes to it."""
+"""tools/crates finds a verb that names another, by whatever name it comes to it, and a crate that is too large."""
 
 import subprocess
 import sys
@@ -13,11 +13,14 @@ MANIFEST = '[package]\nname = "mallow-cli"\n'
 TESTS = "#[cfg(test)]\nmod tests {\n    %s\n}\n"
 
 
-def problems(text):
-    """What the check says of a verb with this text."""
+def problems(text, beside=100):
+    """What the check says of a verb with this text, beside two crates of so many lines."""
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         source = root / "crates/mallow-cli/src"
+        for place in "left/src", "right/tests":
+            (root / "crates" / place).mkdir(parents=True)
+            (root / "crates" / place / "lines.rs").write_text("//\n" * beside)
         for name in "one", "two":
             (source / "verbs" / name).mkdir(parents=True)
             (source / "verbs" / name / "mod.rs").write_text("pub fn main() {}\n")
@@ -44,6 +47,14 @@ class Verbs(unittest.TestCase):
         for text in ("", "use crate::output;", "// crate::verbs::two\n", 'const A: &str = "crate::verbs::two";',
                      TESTS % "use super::*;", "fn f(&self) { self.two() }"):
             self.assertEqual([], problems(text), text)
+
+    def test_a_crate_of_half_of_the_lines_is_found(self):
+        # The other files of the command have five.
+        for lines, expected in (14, []), (15, ["50.0%"]), (115, ["85.7%"]):
+            found = problems("//\n" * lines, beside=10)
+            self.assertEqual(expected, [problem.split()[2] for problem in found], (lines, found))
+            self.assertEqual(["mallow-cli"] * len(found), [problem.split()[0] for problem in found])
+        self.assertEqual(1, len(problems("", beside=0)))
 
 
 if __name__ == "__main__":
