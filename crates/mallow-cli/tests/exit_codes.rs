@@ -1,43 +1,21 @@
 // SPDX-License-Identifier: MIT
 //! Every verb against the table of exit codes: what goes wrong decides the code, not the verb.
 
-use std::fs::File;
-use std::os::unix::fs::PermissionsExt;
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+use std::fs::{File, read_to_string};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::program::Program;
-use crate::common::{Ran, is_root, mallow, ran, run, without_rights};
+use crate::common::{Ran, is_root, mallow, ran, run, verbs, without_rights};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-const VERBS: [&str; 23] = [
-    "list",
-    "run",
-    "compare",
-    "verify",
-    "explain",
-    "watch",
-    "top",
-    "stats",
-    "advise",
-    "record",
-    "report",
-    "replay",
-    "tune",
-    "check",
-    "serve",
-    "guard",
-    "enable",
-    "disable",
-    "status",
-    "config",
-    "completions",
-    "man",
-    "help",
-];
 /// Larger than any process number.
 const NOBODY: &str = "4194304";
 
@@ -151,10 +129,20 @@ fn refused(words: &[&str], code: i32) {
     assert!(!stderr.contains("should not happen") && !stderr.contains("panicked"), "{stderr}");
 }
 
+/// A verb stands in one of the lines, or among those of which this cannot come, each with the reason.
+#[track_caller]
+fn every_verb_is_in(lines: &[&[&str]], cannot: &[(&str, &str)]) {
+    let mut found: BTreeSet<String> = lines.iter().map(|words| words[0].to_owned()).collect();
+    for (verb, _) in cannot {
+        assert!(found.insert((*verb).to_owned()), "{verb} can");
+    }
+    assert_eq!(found, verbs().into_iter().collect());
+}
+
 #[test]
 fn bad_flags_are_2() {
-    for verb in VERBS {
-        let ran = run(&[verb, "--no-such-flag"]);
+    for verb in verbs() {
+        let ran = run(&[&verb, "--no-such-flag"]);
         assert_eq!(ran.code, Some(2), "{verb}: {}", ran.stderr);
         assert!(ran.stderr.contains("--no-such-flag"), "{verb}: {}", ran.stderr);
     }
@@ -310,7 +298,7 @@ fn missing_rights_are_5() {
     std::fs::set_permissions(&setting.trace, PermissionsExt::from_mode(0o000)).unwrap();
     let pid = if is_root() { setting.program.pid() } else { "1".into() };
     let file = if is_root() { setting.path("result") } else { "/result".into() };
-    let lines: [&[&str]; 17] = [
+    let lines: [&[&str]; 27] = [
         &["check", "-o", &file, "--", "true"],
         &["verify", &pid],
         &["explain", &pid],
@@ -328,7 +316,18 @@ fn missing_rights_are_5() {
         &["list", "-o", &file],
         &["compare", "-o", &file, "--", "true"],
         &["record", "-o", &file, "--", "true"],
+        &["guard", "-o", &file, "--", "true"],
+        &["run", "--dry-run", "-o", &file, "--", "true"],
+        &["enable", "--procfile", "-o", &file],
+        &["disable", "--all", "--dry-run", "-o", &file],
+        &["status", "-o", &file],
+        &["config", "-o", &file],
+        &["top", "--once", "-o", &file],
+        &["help", "run", "-o", &file],
+        &["man", "run", "-o", &file],
+        &["completions", "bash", "-o", &file],
     ];
+    every_verb_is_in(&lines, &[]);
     for words in lines {
         let mut command = without_rights(setting.folder.path());
         let ran = ran(command.args(words).output().unwrap());
@@ -337,12 +336,24 @@ fn missing_rights_are_5() {
     }
 }
 
+/// Verbs that wait neither for a command nor for whoever writes a file.
+const AT_ONCE: [(&str, &str); 8] = [
+    ("list", "looks for files"),
+    ("disable", "writes files"),
+    ("status", "reads files"),
+    ("config", "reads files"),
+    ("completions", "prints what it holds"),
+    ("man", "prints what it holds"),
+    ("help", "prints what it holds"),
+    ("enable", "writes files; a comparison before it is that of compare"),
+];
+
 /// Ctrl-C: what was measured is reported where there is something to report, and the code is that
 /// of the signal, or of the command that got it too.
 #[test]
 fn interruptions_are_130() {
     // A shell starts what it puts into the background with SIGINT ignored, and that is inherited.
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let status = read_to_string("/proc/self/status").unwrap();
     if signals(&status, "SigIgn:") & 2 != 0 {
         println!("skipped: SIGINT is ignored here");
         return;
@@ -353,27 +364,82 @@ fn interruptions_are_130() {
     let trace = setting.path("other");
     let pid = setting.program.pid();
     let baseline = setting.path("baseline");
-    let lines: [(&[&str], i32); 9] = [
-        (&["check", "-q", "--update", "-b", &baseline, "--", "sh", "-c", &script], 130),
-        (&["run", "--", "sh", "-c", &script], 130),
-        (&["tune", "-q", "-a", "glibc", "--", "sh", "-c", &script], 130),
-        (&["compare", "-q", "-a", "glibc", "-r", "3", "--", "sh", "-c", &script], 130),
-        (&["compare", "-q", "-a", "glibc", "--setup", &script, "--", "true"], 130),
-        (&["compare", "-q", "-a", "glibc", "--prepare", &script, "--", "true"], 130),
-        (&["tune", "-q", "-a", "glibc", "--prepare", &script, "--", "true"], 130),
-        (&["record", "-q", "-o", &trace, "--", "sh", "-c", &script], 130),
-        (&["verify", "--after", "50s", "--", "sh", "-c", &script], 130),
+    let running: [&[&str]; 9] = [
+        &["check", "-q", "--update", "-b", &baseline, "--", "sh", "-c", &script],
+        &["run", "--", "sh", "-c", &script],
+        &["tune", "-q", "-a", "glibc", "--", "sh", "-c", &script],
+        &["compare", "-q", "-a", "glibc", "-r", "3", "--", "sh", "-c", &script],
+        &["compare", "-q", "-a", "glibc", "--setup", &script, "--", "true"],
+        &["compare", "-q", "-a", "glibc", "--prepare", &script, "--", "true"],
+        &["tune", "-q", "-a", "glibc", "--prepare", &script, "--", "true"],
+        &["record", "-q", "-o", &trace, "--", "sh", "-c", &script],
+        &["verify", "--after", "50s", "--", "sh", "-c", &script],
     ];
-    for (words, code) in lines {
+    for words in running {
         let _ = std::fs::remove_file(&started_file);
         let found = interrupted(words, &|_| started_file.exists());
-        assert_eq!(found, code, "mallow {}", words.join(" "));
+        assert_eq!(found, 130, "mallow {}", words.join(" "));
     }
-    // A watch of a process that goes on ends by Ctrl-C as it should.
+    // These ask the command to end as well: it is one that SIGINT has ended by then.
+    let asking: [&[&str]; 2] =
+        [&["guard", "-q", "--", "sleep", "100"], &["advise", "-q", "--", "sleep", "100"]];
+    for words in asking {
+        let sleeps = |pid| children(pid).any(|child| name(child) == "sleep\n");
+        assert_eq!(interrupted(words, &sleeps), 130, "{words:?}");
+    }
+    // Whose players run: so many rounds do not end by themselves.
+    let replayed = ["replay", "-q", "-a", "glibc", "-m", "free", "-r", "10000", &setting.trace];
+    assert_eq!(interrupted(&replayed, &|pid| children(pid).next().is_some()), 130);
+    // Who reads what nobody goes on to write.
+    let folder = setting.path("pictures");
+    std::fs::create_dir(&folder).unwrap();
+    let pipe = format!("{folder}/report.json");
+    nix::unistd::mkfifo(Path::new(&pipe), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let reading: [&[&str]; 6] = [
+        &["report", &pipe],
+        &["replay", "-q", &pipe],
+        &["stats", &pipe],
+        &["advise", &pipe],
+        &["explain", &folder],
+        &["watch", "--compare", &pipe, &pipe],
+    ];
+    for words in reading {
+        let writer = OnceCell::new();
+        assert_eq!(interrupted(words, &|_| is_read(&pipe, &writer)), 130, "{words:?}");
+    }
+    // What is looked at goes on: Ctrl-C ends the look as it should.
     let saved = setting.path("saved");
-    let words = ["watch", "-q", "-i", "20ms", "--json", "-o", &saved, &pid];
-    assert_eq!(interrupted(&words, &handles_interrupts), 0);
-    assert!(std::fs::read_to_string(saved).unwrap().contains("interrupted"));
+    let following: [&[&str]; 4] = [
+        &["watch", "-q", "-i", "20ms", "--json", "-o", &saved, &pid],
+        &["stats", "-i", "20ms", &pid],
+        &["top", "-i", "20ms", "--json", "--pid", &pid],
+        &["serve", "--textfile", &trace, "-i", "20ms", "--pid", &pid],
+    ];
+    for words in following {
+        assert_eq!(interrupted(words, &handles_interrupts), 0, "{words:?}");
+    }
+    assert!(read_to_string(&saved).unwrap().contains("interrupted"));
+    let lines = [&running[..], &asking, &[&replayed[..]], &reading, &following].concat();
+    every_verb_is_in(&lines, &AT_ONCE);
+}
+
+/// Whether a process has opened the pipe to read it. From then on there is one who might write.
+fn is_read(pipe: &str, writer: &OnceCell<File>) -> bool {
+    let opened = File::options().write(true).custom_flags(nix::libc::O_NONBLOCK).open(pipe);
+    opened.is_ok_and(|file| writer.set(file).is_ok())
+}
+
+/// What any of its threads started.
+fn children(pid: u32) -> impl Iterator<Item = u32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| read_to_string(thread.path().join("children")).ok());
+    let pids = lists.collect::<String>();
+    pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<u32>>().into_iter()
+}
+
+/// As the kernel has it, with the end of its line.
+fn name(pid: u32) -> String {
+    read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default()
 }
 
 /// Sent to the tool alone, and not to what it started, whose end it does not wait for.
@@ -412,7 +478,7 @@ fn an_interrupted_recording_ends_the_search() {
     let has_begun = |_| Path::new(&begun).exists();
     assert_eq!(ended_by(Signal::SIGTERM, false, &words, &has_begun), 143);
     assert!(start.elapsed() < Duration::from_secs(40), "it waits for the command");
-    assert_eq!(std::fs::read_to_string(result).unwrap(), "", "nothing was tried");
+    assert_eq!(read_to_string(result).unwrap(), "", "nothing was tried");
 }
 
 /// Ctrl-C reaches the command that prepares a run, too: what is finished is reported.
@@ -427,14 +493,13 @@ fn an_interrupted_preparation_loses_no_runs() {
     let words = ["compare", "-q", "-a", "glibc", "-r", "500", "--export-json", &result];
     let words = [&words[..], &["--prepare", &script, "--", "true"]].concat();
     assert_eq!(interrupted(&words, &|_| Path::new(&waits).exists()), 130);
-    let report: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(result).unwrap()).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&read_to_string(result).unwrap()).unwrap();
     assert_eq!(report["conditions"][0]["entries"][0]["runs_finished"], 4, "{report}");
 }
 
 /// From here on the tool decides itself what SIGINT does: it handles SIGTERM next.
 fn handles_interrupts(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     signals(&status, "SigCgt:") & 1 << (Signal::SIGTERM as i32 - 1) != 0
 }
 

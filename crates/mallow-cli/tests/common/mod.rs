@@ -41,6 +41,18 @@ pub fn ran(output: Output) -> Ran {
     }
 }
 
+/// All verbs, as the help of the command lists them.
+pub fn verbs() -> Vec<String> {
+    let help = run(&["--help"]).stdout;
+    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = list.take_while(|line| !line.is_empty());
+    // Other lines go on with what the verb is.
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let verbs: Vec<_> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    assert_eq!(verbs[..4], ["list", "run", "compare", "verify"]);
+    verbs
+}
+
 /// The command refuses with this code, in one sentence that holds all the words, without a result.
 #[track_caller]
 pub fn refuses(arguments: &[&str], code: i32, words: &[&str]) {
