@@ -457,15 +457,21 @@ fn two_runs(options: &[&str], script: &str) -> crate::common::Ran {
 
 #[test]
 fn memory_limit_ends_a_run() {
-    let script = "[ \"$BIG\" = 0 ] || { x=$(head -c 60000000 /dev/zero | tr '\\0' a); sleep 5; }";
+    let folder = tempfile::tempdir().unwrap();
+    let end = folder.path().join("end");
+    let script = format!(
+        "[ $BIG = 0 ] || {{ x=$(head -c 60000000 /dev/zero | tr '\\0' a); sleep 30; : >{}; }}",
+        end.display()
+    );
     let options = ["-w", "0", "--mem-limit", "30M", "--matrix", "BIG=0,1", "--json"];
-    let ran = two_runs(&options, script);
+    let ran = two_runs(&options, &script);
     assert_eq!(ran.code, Some(137), "{}", ran.stderr);
     let report = json(&ran);
     let entries = &report["conditions"][0]["entries"];
     assert_eq!(entries[0]["runs_finished"], 2);
     let failures = &entries[1]["failures"];
     assert_eq!(failures[0]["outcome"]["kind"], "over_memory", "{report}");
+    assert!(!end.exists(), "it came to its end");
 }
 
 /// A comparison that is interrupted while its command runs for this time, probes and warm-up
@@ -517,21 +523,25 @@ fn interruption_gives_no_verdict_on_what_was_not_run() {
 #[test]
 fn memory_is_limited_from_the_first_run_on() {
     let folder = tempfile::tempdir().unwrap();
-    let source = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
-        int main(void) { for (int i = 0; i < 100; i++) { memset(malloc(4 << 20), 1, 4 << 20); \
-        usleep(10000); } return 0; }\n";
+    let source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+        int main(int n, char **words) { for (int i = 0; i < 100; i++) { \
+        memset(malloc(4 << 20), 1, 4 << 20); usleep(10000); } sleep(30); return !fopen(words[1], \"w\"); }\n";
     let Some(program) = compile("cc", folder.path(), source, &["-w"]) else { return };
     let program = program.to_str().unwrap();
-    // It would end by itself, with 400 MiB, in a second; each run is ended long before.
-    let ran = run(&["compare", "-a", "glibc,mallow", "--mem-limit", "80M", "--", program]);
+    // It would go on to 400 MiB, and write a file at last; each run is ended long before.
+    let end = folder.path().join("end");
+    let end = end.to_str().unwrap();
+    let ran = run(&["compare", "-a", "glibc,mallow", "--mem-limit", "80M", "--", program, end]);
     assert_eq!(ran.code, Some(137), "{}", ran.stderr);
     assert!(ran.stderr.contains("passed the memory limit, so there is nothing"), "{}", ran.stderr);
-    let server = format!("sh -c 'echo begin; exec {program}'");
+    assert!(!std::fs::exists(end).unwrap(), "it came to its end");
+    let server = format!("sh -c 'echo begin; exec {program} {end}'");
     let arguments = ["--server", &server, "--ready", "never", "--load", "true"];
     let refused =
         run(&[&["compare", "-a", "glibc", "--mem-limit", "80M"][..], &arguments].concat());
     assert_eq!(refused.code, Some(137), "{}", refused.stderr);
     assert!(refused.stderr.contains("Raise --mem-limit"), "{}", refused.stderr);
+    assert!(!std::fs::exists(end).unwrap(), "it came to its end");
 }
 
 #[test]
