@@ -3,11 +3,8 @@
 
 use std::path::Path;
 
-use crate::common::python::interpreters;
+use crate::common::python::{KNOWN, interpreters};
 use crate::common::{compile, json, run};
-
-/// Versions whose frames are read.
-const KNOWN: [&str; 5] = ["3.11", "3.12", "3.13", "3.14", "3.15"];
 
 /// Large enough for malloc, from a line, a generator, a class and a callback of C.
 const SCRIPT: &str = "\

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::python::{KNOWN, interpreters};
 use crate::common::{json, run};
 use serde_json::Value;
 
@@ -106,4 +107,39 @@ fn ten_readers_their_calls_and_their_size() {
         let callocs = calls(&report, "calloc");
         assert!(near(callocs, calloc), "{callocs} callocs, glibc counts {calloc}");
     }
+}
+
+/// The stack of most blocks of that size alone: whose they are, and in which line.
+#[test]
+fn the_line_that_reads_is_named() {
+    let known = |(version, _): &(String, PathBuf)| KNOWN.contains(&version.as_str());
+    let Some((_, python)) = interpreters().into_iter().find(known) else {
+        eprintln!("skipped: no Python of {KNOWN:?}");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let [text, trace] = ["text", "trace.mlwt"].map(|name| folder.path().join(name));
+    // As long as it takes to be read once.
+    std::fs::write(&text, "0123456789 abcdefghij\n".repeat(60_000)).unwrap();
+    let trace = trace.to_str().unwrap();
+    let record = ["record", "-q", "--sample", "all", "-o", trace, "--"];
+    let example = example();
+    let command = [&python, &example, &text].map(|word| word.to_str().unwrap());
+    let recorded = run(&[&record[..], &command].concat());
+    assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    let report = json(&run(&["report", trace, "--json", "-n", "10000", "--depth", "64"]));
+
+    let blocks = |stack: &Value| stack["allocated"]["blocks"].as_u64().unwrap();
+    let is_telling = |stack: &&Value| stack["allocated"]["bytes"] == DOMINANT * blocks(stack);
+    let stacks = report["stacks"].as_array().unwrap().iter().filter(is_telling);
+    let stack = stacks.max_by_key(|stack| blocks(stack)).unwrap();
+    let frames = stack["frames"].as_array().unwrap();
+    let is_ours = |frame: &&Value| {
+        frame["file"].as_str().is_some_and(|file| Path::new(file).ends_with("kallsyms_threads.py"))
+    };
+    let frame = frames.iter().find(is_ours).unwrap_or_else(|| panic!("{frames:#?}"));
+    let source = std::fs::read_to_string(&example).unwrap();
+    let reads = source.lines().position(|line| line.trim() == "for _line in file:").unwrap();
+    assert_eq!(frame["function"], "read_lines", "{frames:#?}");
+    assert_eq!(frame["line"], reads + 1, "{frames:#?}");
 }

@@ -4,6 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Versions whose frames are read.
+pub const KNOWN: [&str; 5] = ["3.11", "3.12", "3.13", "3.14", "3.15"];
+
 /// The interpreters here, by version.
 pub fn interpreters() -> Vec<(String, PathBuf)> {
     let mut found: Vec<(String, PathBuf)> = Vec::new();
