@@ -125,6 +125,8 @@ fn exact_interval(pairs: &[(f64, f64)]) -> Option<Interval> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
     #[test]
     fn equal_rounds_need_no_test() {
@@ -156,5 +158,60 @@ mod tests {
         let versus = few.versus(&alike).unwrap();
         assert_eq!(versus.verdict, Verdict::NoDifference);
         assert!(few.is_narrow(&versus.comparison));
+    }
+    /// Two allocators against a baseline, by three metrics each.
+    const OTHERS: usize = 2;
+    const METRICS: usize = 3;
+    const CLAIMS: usize = OTHERS * METRICS;
+    const ROUNDS: usize = 12;
+    const REPORTS: u32 = 1000;
+
+    fn normal(random: &mut StdRng) -> f64 {
+        let [radius, angle] = [(); 2].map(|()| 1.0 - random.random::<f64>());
+        (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+    }
+
+    /// Of infinite variance.
+    fn heavy_tailed(random: &mut StdRng) -> f64 {
+        (1.0 - random.random::<f64>()).powf(-1.0 / 1.5)
+    }
+
+    /// In which share of reports something is said to differ, where all runs are of one distribution.
+    fn wrong(judge: Judge, noise: fn(&mut StdRng) -> f64, scale: f64) -> f64 {
+        let mut random = StdRng::seed_from_u64(20_261_130);
+        let mut runs =
+            || -> Vec<f64> { (0..ROUNDS).map(|_| 1.0 + scale * noise(&mut random)).collect() };
+        let mut wrong_reports = 0;
+        for _ in 0..REPORTS {
+            let mut is_wrong = false;
+            for _ in 0..METRICS {
+                let baseline = runs();
+                for _ in 0..OTHERS {
+                    let pairs: Vec<(f64, f64)> = baseline.iter().copied().zip(runs()).collect();
+                    let verdict = judge.versus(&pairs).expect("there are pairs").verdict;
+                    is_wrong |= matches!(verdict, Verdict::Less | Verdict::More);
+                }
+            }
+            wrong_reports += u32::from(is_wrong);
+        }
+        f64::from(wrong_reports) / f64::from(REPORTS)
+    }
+
+    #[test]
+    fn few_reports_claim_a_difference_where_there_is_none() {
+        // Three standard errors of the simulation above the promise.
+        let most =
+            FAMILY_ALPHA + 3.0 * (FAMILY_ALPHA * (1.0 - FAMILY_ALPHA) / f64::from(REPORTS)).sqrt();
+        let judge = Judge::new(CLAIMS, 2.0);
+        for noise in [normal, heavy_tailed] {
+            let rate = wrong(judge, noise, 0.1);
+            assert!(rate <= most, "{rate} > {most}");
+            // Noise within the margin is never a difference.
+            assert_eq!(wrong(judge, noise, 0.002), 0.0);
+            // That is not for want of claims: one that ignores how many they are, or the margin, makes them.
+            let careless = wrong(Judge::new(1, 2.0), noise, 0.1);
+            assert!(careless > most, "{careless}");
+            assert!(wrong(Judge::new(CLAIMS, 0.0), noise, 0.002) > 0.01);
+        }
     }
 }
