@@ -1,29 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! Where a result goes, and in which form: the options that all verbs share.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 
-use super::{Screen, check_writable, clean, json, write_file, write_result};
+use super::{Format, Screen, check_writable, clean, json, write_file, write_result};
 use crate::error::Result;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    Table,
-    Json,
-    Csv,
-    Md,
-    Html,
-}
-
-impl Format {
-    /// What a user may copy, marked where the form has a mark for it.
-    pub fn code(self, text: &str) -> String {
-        if self == Format::Md { format!("`{text}`") } else { text.into() }
-    }
-}
 
 #[derive(Args, Debug)]
 pub struct OutputArgs {
@@ -56,6 +41,18 @@ impl OutputArgs {
         if self.to.json { Format::Json } else { self.format }
     }
 
+    /// Unicode only on a terminal, and only where the locale has it.
+    pub fn screen(&self) -> Screen {
+        if self.to.file.is_some() || !std::io::stdout().is_terminal() {
+            return Screen::PLAIN;
+        }
+        let size = ratatui::crossterm::terminal::size().ok();
+        Screen {
+            unicode: Screen::has_unicode(),
+            width: size.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0),
+        }
+    }
+
     /// Fails before any work is done if a result could not be written.
     pub fn check(&self) -> Result<()> {
         self.to.file.iter().chain(&self.to.html).try_for_each(|path| check_writable(path))
@@ -72,7 +69,7 @@ impl OutputArgs {
             Format::Json => json(report)?,
             Format::Html => page(),
             Format::Csv => text(Format::Csv, Screen::PLAIN),
-            format => text(format, Screen::of(self)),
+            format => text(format, self.screen()),
         };
         write_result(self, &result)?;
         self.write_page(|| Ok(page()))

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Everything that is shown: results to stdout or a file, notes and progress to stderr.
 //!
-//! A verb's report type becomes a `table` (drawn, CSV, Markdown), a page (`html`, with `chart` and `scale`), or
-//! JSON. `wording` writes verdicts, `colour` says when there is colour.
+//! A verb's report type becomes a table, a page (both by `mallow_drawing`), or JSON. `wording` writes verdicts.
 
 mod args;
-pub mod chart;
-pub mod clean;
-pub mod colour;
-pub mod html;
-pub mod scale;
-mod table;
 mod whole;
 pub mod wording;
 
@@ -25,10 +18,9 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 
-pub use args::{Destination, Format, OutputArgs};
-pub use html::Page;
+pub use args::{Destination, OutputArgs};
+pub use mallow_drawing::{Format, Page, Screen, Table, chart, clean, colour, html, scale};
 pub use mallow_stats::figures::{bytes, duration, percent_change, percent_change_beside, seconds};
-pub use table::Table;
 pub use whole::replace_file;
 
 /// Sentences for the user, on stderr unless `--quiet`.
@@ -75,52 +67,6 @@ pub fn is_interactive() -> bool {
 pub fn terminal_columns() -> Option<usize> {
     let size = ratatui::crossterm::terminal::window_size().ok()?;
     Some(usize::from(size.columns)).filter(|columns| *columns > 0)
-}
-
-/// What a result is drawn for.
-#[derive(Clone, Copy, Debug)]
-pub struct Screen {
-    pub unicode: bool,
-    /// Columns of the terminal; `None` where lines may be of any length.
-    pub width: Option<usize>,
-}
-
-impl Screen {
-    /// A file or a pipe.
-    pub const PLAIN: Screen = Screen { unicode: false, width: None };
-
-    /// Whether the locale has it.
-    pub fn has_unicode() -> bool {
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-            .iter()
-            .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
-            .unwrap_or_default()
-            .to_ascii_lowercase();
-        locale.contains("utf-8") || locale.contains("utf8")
-    }
-
-    /// Text, each line in as many as the screen has room for; its indentation stays, and words are whole.
-    pub fn fill(self, text: &str) -> String {
-        let Some(width) = self.width else { return text.to_owned() };
-        let fill = |line: &str| {
-            let indent = &line[..line.len() - line.trim_start().len()];
-            let options = textwrap::Options::new(width).subsequent_indent(indent);
-            textwrap::fill(line, options.break_words(false))
-        };
-        text.split('\n').map(fill).collect::<Vec<_>>().join("\n")
-    }
-
-    /// Unicode only on a terminal, and only where the locale has it.
-    pub fn of(output: &OutputArgs) -> Screen {
-        if output.to.file.is_some() || !std::io::stdout().is_terminal() {
-            return Screen::PLAIN;
-        }
-        let size = ratatui::crossterm::terminal::size().ok();
-        Screen {
-            unicode: Screen::has_unicode(),
-            width: size.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0),
-        }
-    }
 }
 
 /// A line on stderr. Nobody may be there to read it.

@@ -245,7 +245,7 @@ fn print(
     }
     let style = text::Style {
         format,
-        screen: Screen::of(&args.output),
+        screen: args.output.screen(),
         top: args.top as usize,
         depth: args.depth as usize,
         by,

@@ -127,7 +127,7 @@ fn print(
         format => {
             let style = text::Style {
                 format,
-                screen: Screen::of(&args.output),
+                screen: args.output.screen(),
                 top: args.top as usize,
                 depth: args.depth as usize,
                 by: args.by.metric(),

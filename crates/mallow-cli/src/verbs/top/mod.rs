@@ -101,7 +101,7 @@ fn follow(args: &TopArgs, view: &View, mut collector: Collector) -> Result<u8> {
                 let summary = text::summary(&collector, &rows, places.len());
                 let table = text::table(&rows, &places, args.units, format);
                 let screen =
-                    if format == Format::Csv { Screen::PLAIN } else { Screen::of(&args.output) };
+                    if format == Format::Csv { Screen::PLAIN } else { args.output.screen() };
                 text::text(&summary, &table, format, screen) + "\n"
             }
         };

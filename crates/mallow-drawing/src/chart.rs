@@ -4,8 +4,8 @@
 use maud::{Markup, html};
 
 use super::clean;
-use crate::output;
 use mallow_measure::timeline::higher;
+use mallow_stats::figures::{bytes, seconds};
 
 const LEFT: f64 = 80.0;
 const WIDTH: f64 = 880.0;
@@ -167,10 +167,10 @@ fn axes(scale: &Scale, bottom: f64) -> Markup {
             @let y = place(scale.y(value));
             line.grid x1=(LEFT) x2=(place(LEFT + WIDTH)) y1=(y) y2=(y) {}
             text.axis x=(place(LEFT - 8.0)) y=(place(scale.y(value) + 4.0)) {
-                (output::bytes(value))
+                (bytes(value))
             }
             text.tick x=(place(scale.x(time))) y=(place(bottom + BOTTOM)) {
-                (output::seconds(time))
+                (seconds(time))
             }
         }
     }

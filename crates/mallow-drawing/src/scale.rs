@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The axis of a picture: what it spans, and where its marks stand.
 
-use super::{bytes, seconds};
+use mallow_stats::figures::{bytes, seconds};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
