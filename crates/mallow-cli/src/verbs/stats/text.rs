@@ -246,13 +246,15 @@ fn lock_table(stats: &Stats, all: bool) -> Table {
         ("time waited", true),
         ("most at once", true),
     ]);
-    let of_classes = stats.classes.iter().filter_map(|class| {
+    let of_class = |class: &mallow_stats::Class| {
         let lock = class.lock.clone()?;
         Some(Lock { name: format!("slabs of {}", class.size), ..lock })
-    });
-    let mut locks: Vec<Lock> = stats.locks.iter().cloned().chain(of_classes).collect();
-    let is_of_class = |lock: &Lock| lock.name.starts_with("slabs of ");
-    locks.retain(|lock| all || lock.contended() > 0 || lock.operations > 0 && !is_of_class(lock));
+    };
+    // Of the many locks of classes, those that threads met at.
+    let is_shown = |lock: &Lock| all || lock.contended() > 0;
+    let own = stats.locks.iter().filter(|lock| is_shown(lock) || lock.operations > 0).cloned();
+    let of_classes = stats.classes.iter().filter_map(of_class).filter(is_shown);
+    let mut locks: Vec<Lock> = own.chain(of_classes).collect();
     let waited = |lock: &Lock| (lock.wait_ns, lock.contended(), lock.operations);
     locks.sort_by_key(|lock| std::cmp::Reverse(waited(lock)));
     for lock in locks {
@@ -311,5 +313,31 @@ mod tests {
         };
         let report = Report::of_process(7, "a\nb", stats);
         assert_eq!(sentence(&report), "mallow 0.1\\n\\u{1b}[1mfast: process 7 (a b).");
+    }
+
+    #[test]
+    fn locks_of_classes_are_shown_if_threads_met_at_them() {
+        let lock = |name: &str, waits| Lock {
+            name: name.into(),
+            operations: 5,
+            waits: Some(waits),
+            ..Lock::default()
+        };
+        let class = |size, waits| mallow_stats::Class {
+            size,
+            lock: Some(lock("", waits)),
+            ..mallow_stats::Class::default()
+        };
+        let stats = Stats {
+            // What the dump names so is no lock of a class for that.
+            locks: vec![lock("slabs of old", 0)],
+            classes: vec![class(16, 0), class(32, 1)],
+            ..Stats::default()
+        };
+        let names = |all| -> Vec<String> {
+            lock_table(&stats, all).rows.into_iter().map(|row| row[0].clone()).collect()
+        };
+        assert_eq!(names(false), ["slabs of 32", "slabs of old"]);
+        assert_eq!(names(true).len(), 3);
     }
 }
