@@ -7,6 +7,8 @@ use mallow_launch::words;
 use mallow_process::mappings::{self, Kind, Runtime};
 use mallow_process::picture::Picture;
 use mallow_stats::Stats;
+
+use super::report::Step;
 pub(super) use mallow_stats::figures::{count, counted};
 
 pub(super) use crate::amounts::{MIB, NOTABLE, percent, size};
@@ -50,20 +52,20 @@ impl Case<'_> {
     }
 
     /// What compares allocators on this command.
-    pub fn compare(&self, allocators: &str) -> String {
+    pub fn compare(&self, allocators: &str) -> Step {
         let choice =
             if allocators.is_empty() { String::new() } else { format!(" -a {allocators}") };
-        format!("mallow compare{choice} -- {}", self.typed())
+        Step::Typed(format!("mallow compare{choice} -- {}", self.typed()))
     }
 
     /// What compares two values of a variable on this command, under its own allocator.
-    pub fn compare_values(&self, allocator: &str, name: &str, before: &str, after: &str) -> String {
+    pub fn compare_values(&self, allocator: &str, name: &str, before: &str, after: &str) -> Step {
         let matrix = format!("{name}={before},{after}");
-        format!(
+        Step::Typed(format!(
             "mallow compare -a {allocator} --matrix {} -- {}",
             words::quoted(OsStr::new(&matrix)),
             self.typed()
-        )
+        ))
     }
 }
 

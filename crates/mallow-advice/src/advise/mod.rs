@@ -12,7 +12,7 @@ use mallow_process::picture::Picture;
 use mallow_stats::Stats;
 
 pub use case::{Case, Seen};
-pub use report::{Finding, Listed, NotJudged, Report, RuleList};
+pub use report::{Finding, Listed, NotJudged, Report, RuleList, Step};
 
 use report::SCHEMA;
 

@@ -30,11 +30,36 @@ pub struct Finding {
     /// Why that costs something.
     pub reason: &'static str,
     /// The line to set, or what to do.
-    pub set: String,
+    pub set: Step,
     /// What it is expected to change, and what it may cost.
     pub effect: String,
     /// The command that shows whether it did.
-    pub check: String,
+    pub check: Step,
+}
+
+/// What somebody is to do. As data it is its text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Step {
+    /// A line to set or to type: it is copied as it stands, so nobody breaks it.
+    Typed(String),
+    Words(String),
+}
+
+impl Step {
+    pub fn typed(line: impl Into<String>) -> Step {
+        Step::Typed(line.into())
+    }
+
+    pub fn words(text: impl Into<String>) -> Step {
+        Step::Words(text.into())
+    }
+
+    pub fn text(&self) -> &str {
+        match self {
+            Step::Typed(text) | Step::Words(text) => text,
+        }
+    }
 }
 
 /// A rule that applies, but lacks what it looks at.

@@ -6,7 +6,7 @@ use mallow_process::heap::glibc::{Arena, Heaps};
 use mallow_process::mappings::Runtime;
 
 use super::super::case::{Case, NOTABLE, Seen, percent, size};
-use super::{Advice, Rule, Verdict};
+use super::{Advice, Rule, Step, Verdict};
 
 const OF: &str = "glibc";
 
@@ -83,18 +83,18 @@ fn trim(case: &Case) -> Verdict {
             size(free),
             size(used)
         ),
-        set:
-            "malloc_trim(0) in the program after its peaks, or an allocator that gives memory back"
-                .into(),
+        set: Step::words(
+            "malloc_trim(0) in the program after its peaks, or an allocator that gives memory back",
+        ),
         effect: format!(
             "RSS falls by {}, until the same pattern needs it again and pays for it in page faults",
             size(free)
         ),
-        check: format!(
+        check: Step::words(format!(
             "gdb -p {pid} -batch -ex 'call (int)malloc_trim(0)' stops it for a moment and does it \
              once; mallow watch {pid} then shows RSS and the faults that follow. {}",
-            case.compare("glibc,mallow")
-        ),
+            case.compare("glibc,mallow").text()
+        )),
     })
 }
 
@@ -110,7 +110,7 @@ fn top(case: &Case) -> Verdict {
     let set = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=131072";
     Verdict::Found(Advice {
         evidence: format!("{} at the ends of the heaps, beside {} in use", size(top), size(used)),
-        set: set.into(),
+        set: Step::typed(set),
         effect: format!("up to {} goes back; page faults when it is needed again", size(top)),
         check: case.compare_values(OF, "GLIBC_TUNABLES", "", "glibc.malloc.trim_threshold=131072"),
     })
@@ -130,9 +130,9 @@ fn threads(case: &Case) -> Verdict {
     }
     Verdict::Found(Advice {
         evidence: format!("{attached} threads in {arenas} arenas, up to {most} in one"),
-        set: format!(
+        set: Step::words(format!(
             "MALLOC_ARENA_MAX={attached}, or an allocator whose threads have heaps of their own"
-        ),
+        )),
         effect:
             "threads that allocate at the same time wait less; each arena keeps free memory of \
                  its own"
@@ -176,7 +176,7 @@ fn quota(case: &Case) -> Verdict {
             size(free),
             process.cpus
         ),
-        set: format!("MALLOC_ARENA_MAX={value}"),
+        set: Step::typed(format!("MALLOC_ARENA_MAX={value}")),
         effect:
             "free memory of the arenas comes together, so RSS falls; with this few CPUs threads \
                  rarely wait"
@@ -206,10 +206,10 @@ fn pinned(case: &Case) -> Verdict {
             size(resident),
             percent(pinned, resident)
         ),
-        set:
+        set: Step::words(
             "an allocator that keeps sizes apart; or allocate what lives long apart from what does \
-              not"
-            .into(),
+             not",
+        ),
         effect: "whole pages become free and can go back".into(),
         check: case.compare(""),
     })

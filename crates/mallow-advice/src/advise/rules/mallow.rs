@@ -7,7 +7,7 @@ use mallow_stats::Stats;
 use mallow_stats::figures::seconds;
 
 use super::super::case::{Case, NOTABLE, size};
-use super::{Advice, Rule, Verdict};
+use super::{Advice, Rule, Step, Verdict};
 
 const OF: &str = "mallow";
 /// What is kept longer than this may as well be kept for ever.
@@ -93,7 +93,7 @@ fn decays_late(case: &Case, evidence: String, decay: i64, has_thread: bool) -> V
     let (before, after) = (format!("dirty_decay_ms:{decay}"), "dirty_decay_ms:10000");
     Verdict::Found(Advice {
         evidence: format!("{evidence}; dirty_decay_ms is {decay}, so they are kept {kept}"),
-        set: format!("MALLOW_CONF={after}"),
+        set: Step::typed(format!("MALLOW_CONF={after}")),
         effect: format!("free pages go back over 10 s {when}"),
         check: case.compare_values(OF, "MALLOW_CONF", &before, after),
     })
@@ -102,7 +102,7 @@ fn decays_late(case: &Case, evidence: String, decay: i64, has_thread: bool) -> V
 fn rests(case: &Case, evidence: String, time: &str) -> Verdict {
     Verdict::Found(Advice {
         evidence,
-        set: "MALLOW_CONF=purge_thread:true".into(),
+        set: Step::typed("MALLOW_CONF=purge_thread:true"),
         effect: format!(
             "free pages go back within dirty_decay_ms ({time}) also while the program rests"
         ),
@@ -126,9 +126,9 @@ fn slabs(case: &Case) -> Verdict {
             size(free),
             size(used),
         ),
-        set: "allocate what lives long apart from what does not".into(),
+        set: Step::words("allocate what lives long apart from what does not"),
         effect: "slabs become empty and go back; there is no setting for it".into(),
-        check: format!("mallow record -o app.trace -- {}", case.typed()),
+        check: Step::typed(format!("mallow record -o app.trace -- {}", case.typed())),
     })
 }
 

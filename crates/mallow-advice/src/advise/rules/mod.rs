@@ -10,7 +10,7 @@ mod runtime;
 mod system;
 
 use super::case::Case;
-use super::report::{Finding, Listed, NotJudged};
+use super::report::{Finding, Listed, NotJudged, Step};
 use crate::findings;
 
 pub struct Rule {
@@ -32,9 +32,9 @@ pub enum Verdict {
 
 pub struct Advice {
     pub evidence: String,
-    pub set: String,
+    pub set: Step,
     pub effect: String,
-    pub check: String,
+    pub check: Step,
 }
 
 fn all() -> impl Iterator<Item = &'static Rule> {

@@ -5,7 +5,7 @@ use mallow_process::heap::Heap;
 use mallow_process::mappings::{Kind, Runtime};
 
 use super::super::case::{Case, NOTABLE, Seen, counted, percent, size};
-use super::{Advice, Rule, Verdict};
+use super::{Advice, Rule, Step, Verdict};
 
 pub const RULES: &[Rule] = &[
     Rule {
@@ -105,7 +105,7 @@ fn java(case: &Case) -> Verdict {
     }
     Verdict::Found(Advice {
         evidence: part(seen),
-        set: "MALLOC_ARENA_MAX=2, or another allocator by preload".into(),
+        set: Step::words("MALLOC_ARENA_MAX=2, or another allocator by preload"),
         effect: "native memory beside -Xmx falls; the Java heap stays as it is".into(),
         check: case.compare_values("glibc", "MALLOC_ARENA_MAX", "", "2"),
     })
@@ -127,12 +127,16 @@ fn python(case: &Case) -> Verdict {
         .sum();
     Verdict::Found(Advice {
         evidence: format!("{}; Python's own heap {}", part(seen), size(own)),
-        set: "another allocator by preload; PYTHONMALLOC=malloc gives it the small objects as well"
-            .into(),
+        set: Step::words(
+            "another allocator by preload; PYTHONMALLOC=malloc gives it the small objects as well",
+        ),
         effect: "memory of large objects and extensions goes back sooner; pymalloc is fast, so \
                  measure both"
             .into(),
-        check: format!("mallow compare --matrix PYTHONMALLOC=pymalloc,malloc -- {}", case.typed()),
+        check: Step::typed(format!(
+            "mallow compare --matrix PYTHONMALLOC=pymalloc,malloc -- {}",
+            case.typed()
+        )),
     })
 }
 
@@ -140,7 +144,7 @@ fn ruby(case: &Case) -> Verdict {
     let Some(seen) = worth(case).filter(|seen| arenas(seen) >= 3) else { return Verdict::Fine };
     Verdict::Found(Advice {
         evidence: part(seen),
-        set: "MALLOC_ARENA_MAX=2, or jemalloc or Mallow by preload".into(),
+        set: Step::words("MALLOC_ARENA_MAX=2, or jemalloc or Mallow by preload"),
         effect: "RSS falls; a published Rails application went from 235 to 177 MB with jemalloc"
             .into(),
         check: case.compare_values("glibc", "MALLOC_ARENA_MAX", "", "2"),
@@ -155,7 +159,7 @@ fn node(case: &Case) -> Verdict {
     }
     Verdict::Found(Advice {
         evidence: part(seen),
-        set: "another allocator by preload".into(),
+        set: Step::words("another allocator by preload"),
         effect: "memory of freed buffers goes back; --max-old-space-size bounds the rest".into(),
         check: case.compare(""),
     })
@@ -171,9 +175,10 @@ fn mysql(case: &Case) -> Verdict {
     }
     Verdict::Found(Advice {
         evidence: format!("{}; {cpus} CPUs", part(seen)),
-        set: "[mysqld_safe] malloc-lib=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2, or the path of \
-              another allocator"
-            .into(),
+        set: Step::words(
+            "[mysqld_safe] malloc-lib=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2, or the path of \
+             another allocator",
+        ),
         effect: "more transactions under many connections; jemalloc and tcmalloc gain alike".into(),
         check: case.compare(""),
     })
@@ -188,8 +193,8 @@ fn redis(case: &Case) -> Verdict {
     }
     Verdict::Found(Advice {
         evidence: part(seen),
-        set: "a build of Redis with its own jemalloc, and CONFIG SET activedefrag yes".into(),
+        set: Step::words("a build of Redis with its own jemalloc, and CONFIG SET activedefrag yes"),
         effect: "memory between the keys is packed and goes back".into(),
-        check: "redis-cli INFO memory (mem_allocator, mem_fragmentation_ratio)".into(),
+        check: Step::words("redis-cli INFO memory (mem_allocator, mem_fragmentation_ratio)"),
     })
 }

@@ -2,7 +2,7 @@
 //! Rules for what surrounds a heap: the kernel, and the C library.
 
 use super::super::case::{Case, NOTABLE, Seen, count, size};
-use super::{Advice, Rule, Verdict};
+use super::{Advice, Rule, Step, Verdict};
 
 pub const RULES: &[Rule] = &[
     Rule {
@@ -48,24 +48,26 @@ fn huge_pages(case: &Case) -> Verdict {
             size(*heap_rss),
             size(free)
         ),
-        set: huge_pages_off(case).into(),
+        set: huge_pages_off(case),
         effect: "up to the free part goes back; more TLB misses, so look at time as well".into(),
         check: case.compare(""),
     })
 }
 
 /// Where the kernel gives them to who asks alone, it is the allocator, or the program, that asks.
-fn huge_pages_off(case: &Case) -> &'static str {
+fn huge_pages_off(case: &Case) -> Step {
     let asks =
         case.process.as_ref().is_some_and(|seen| seen.picture.process.huge_pages != "always");
     match case.stats.allocator.as_str() {
-        _ if !asks => {
+        _ if !asks => Step::words(
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, which is a setting of the \
-             whole machine"
+             whole machine",
+        ),
+        name if name.starts_with("mallow") => Step::typed("MALLOW_CONF=thp:false"),
+        "jemalloc" => Step::typed("MALLOC_CONF=thp:never"),
+        _ => {
+            Step::words("what makes the allocator or the program ask for huge pages (madvise) off")
         }
-        name if name.starts_with("mallow") => "MALLOW_CONF=thp:false",
-        "jemalloc" => "MALLOC_CONF=thp:never",
-        _ => "what makes the allocator or the program ask for huge pages (madvise) off",
     }
 }
 
@@ -77,9 +79,9 @@ fn mappings(case: &Case) -> Verdict {
         Some(limit) if mappings.saturating_mul(10) >= limit.saturating_mul(8) => {
             Verdict::Found(Advice {
                 evidence: format!("{} of {} mappings", count(mappings), count(limit)),
-                set: format!("sysctl vm.max_map_count={}", limit.saturating_mul(4)),
+                set: Step::typed(format!("sysctl vm.max_map_count={}", limit.saturating_mul(4))),
                 effect: "mmap and malloc go on working".into(),
-                check: format!("mallow explain {}", process.pid),
+                check: Step::typed(format!("mallow explain {}", process.pid)),
             })
         }
         _ => Verdict::Fine,
@@ -94,7 +96,7 @@ fn musl(case: &Case) -> Verdict {
     }
     Verdict::Found(Advice {
         evidence: format!("{threads} threads share one lock"),
-        set: format!("mallow run -- {}", case.typed()),
+        set: Step::typed(format!("mallow run -- {}", case.typed())),
         effect: "threads that allocate no longer wait for each other".into(),
         check: case.compare(""),
     })

@@ -153,7 +153,7 @@ fn of_free_pages(options: &[(&str, &str)]) -> Option<(String, String, String)> {
     let case = Case { stats: &stats, process: Some(Seen::new(&picture)), command: None };
     let mut found = judge(&case).0;
     found.retain(|finding| finding.id == "MLW2201");
-    found.pop().map(|finding| (finding.set, finding.evidence, finding.effect))
+    found.pop().map(|finding| (finding.set.text().to_owned(), finding.evidence, finding.effect))
 }
 
 #[test]

@@ -15,8 +15,12 @@ pub fn page(report: &Report) -> String {
         @for finding in &report.findings {
             div.finding {
                 h3 { code { (finding.id) } " " (clean::line(finding.title)) }
-                @for (name, what) in text::parts(finding) {
-                    p { b { (name) ":" } " " (clean::line(what)) }
+                @for part in text::parts(finding) {
+                    p {
+                        b { (part.name) ":" } " "
+                        @if part.is_typed { code { (clean::line(part.text)) } }
+                        @else { (clean::line(part.text)) }
+                    }
                 }
             }
         }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use mallow_advice::advise::{Finding, Report, RuleList};
+use mallow_advice::advise::{Finding, Report, RuleList, Step};
 
 use crate::output::{Format, Screen, Table, clean};
 
@@ -64,32 +64,43 @@ pub fn grouped(report: &Report) -> Vec<String> {
     groups.iter().map(line).collect()
 }
 
-/// What is said of a finding, with its names.
-pub fn parts(finding: &Finding) -> [(&'static str, &str); 5] {
+/// What is said of a finding, under its name.
+pub struct Part<'a> {
+    pub name: &'static str,
+    pub text: &'a str,
+    /// It is copied as it stands.
+    pub is_typed: bool,
+}
+
+pub fn parts(finding: &Finding) -> [Part<'_>; 5] {
+    let part = |name, text, is_typed| Part { name, text, is_typed };
+    let is_typed = |step: &Step| matches!(step, Step::Typed(_));
+    let (set, check) = (&finding.set, &finding.check);
     [
-        ("seen", &finding.evidence),
-        ("why", finding.reason),
-        ("do", &finding.set),
-        ("effect", &finding.effect),
-        ("check", &finding.check),
+        part("seen", &finding.evidence, false),
+        part("why", finding.reason, false),
+        part("do", set.text(), is_typed(set)),
+        part("effect", &finding.effect, false),
+        part("check", check.text(), is_typed(check)),
     ]
 }
 
 fn drawn(finding: &Finding, width: usize) -> String {
     let mut text = wrapped(&format!("\n{} {}", finding.id, finding.title), "", width);
-    for (name, what) in parts(finding) {
-        // What is to be pasted stays on one line.
-        let is_typed = what.starts_with("MALLOC_CONF=") || what.starts_with("mallow ");
-        let start = format!("  {name:<8}");
-        text += &if is_typed { format!("{start}{what}\n") } else { wrapped(what, &start, width) };
+    for part in parts(finding) {
+        let start = format!("  {:<8}", part.name);
+        text += &match part.is_typed {
+            true => format!("{start}{}\n", part.text),
+            false => wrapped(part.text, &start, width),
+        };
     }
     text
 }
 
 fn markdown(finding: &Finding) -> String {
     let mut text = format!("\n## {} {}\n\n", finding.id, finding.title);
-    for (name, what) in parts(finding) {
-        let _ = writeln!(text, "* {name}: {what}");
+    for part in parts(finding) {
+        let _ = writeln!(text, "* {}: {}", part.name, part.text);
     }
     text
 }
@@ -107,7 +118,7 @@ pub fn csv(report: &Report) -> String {
     );
     for finding in &report.findings {
         let mut row = vec![finding.id.to_owned(), finding.title.to_owned()];
-        row.extend(parts(finding).map(|(_, what)| what.to_owned()));
+        row.extend(parts(finding).map(|part| part.text.to_owned()));
         table.rows.push(row);
     }
     table.render(Format::Csv, Screen::PLAIN)
@@ -139,5 +150,25 @@ mod tests {
             notes: vec![],
         };
         assert_eq!(sentence(&report), "Nothing to do (mallow 0.1\\nfast, process 7).");
+    }
+
+    #[test]
+    fn what_is_copied_stays_on_one_line() {
+        let finding = |set| Finding {
+            id: "MLW2103",
+            title: "",
+            evidence: "seen".into(),
+            reason: "why",
+            set,
+            effect: "effect".into(),
+            check: Step::words("one word after the other"),
+        };
+        let line = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=131072 program --with words";
+        let of_lines = |set| drawn(&finding(set), 32);
+        let typed = of_lines(Step::typed(line));
+        assert!(typed.contains(&format!("\n  do      {line}\n")), "{typed}");
+        assert!(typed.contains("\n  check   one word after the\n          other\n"), "{typed}");
+        let said = of_lines(Step::words("MALLOC_CONF=narenas:1, or another allocator by preload"));
+        assert!(said.contains("\n  do      MALLOC_CONF=narenas:1,\n          or"), "{said}");
     }
 }

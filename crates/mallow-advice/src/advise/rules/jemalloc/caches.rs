@@ -4,7 +4,7 @@
 use mallow_stats::{Class, Stats};
 
 use super::super::super::case::{Case, NOTABLE, count, counted, rate, size};
-use super::super::{Advice, Verdict};
+use super::super::{Advice, Step, Verdict};
 use super::{MANY, MANY_A_SECOND, OF, is_of_the_end, set, unknown};
 
 /// A cache that serves so many requests from one fill is deep enough.
@@ -19,7 +19,7 @@ pub fn deeper(case: &Case, evidence: String) -> Verdict {
     let Some(multiplier) = case.stats.number("lg_tcache_nslots_mul") else {
         return Verdict::Found(Advice {
             evidence,
-            set: "jemalloc 5.3 or later, which has lg_tcache_nslots_mul".into(),
+            set: Step::words("jemalloc 5.3 or later, which has lg_tcache_nslots_mul"),
             effect: "the depth of the caches can be set".into(),
             check: case.compare(OF),
         });

@@ -4,7 +4,7 @@
 use mallow_stats::Class;
 
 use super::super::super::case::{Case, MIB, NOTABLE, count, percent, rate, size};
-use super::super::{Advice, Verdict};
+use super::super::{Advice, Step, Verdict};
 use super::{MANY, MANY_A_SECOND, set, unknown};
 
 pub fn decay_at_once(case: &Case) -> Verdict {
@@ -119,9 +119,9 @@ pub fn fragmentation(case: &Case) -> Verdict {
     }
     Verdict::Found(Advice {
         evidence,
-        set: "allocate what lives long apart from what does not".into(),
+        set: Step::words("allocate what lives long apart from what does not"),
         effect: "slabs become empty and go back".into(),
-        check: format!("mallow record -o app.trace -- {}", case.typed()),
+        check: Step::typed(format!("mallow record -o app.trace -- {}", case.typed())),
     })
 }
 

@@ -9,7 +9,7 @@ mod memory;
 use mallow_stats::Stats;
 
 use super::super::case::Case;
-use super::{Advice, Rule, Verdict};
+use super::{Advice, Rule, Step, Verdict};
 
 const OF: &str = "jemalloc";
 /// Fills of caches, or calls to the kernel, that are worth a look.
@@ -144,7 +144,7 @@ fn set(case: &Case, evidence: String, option: &str, value: &str, effect: &str) -
     let after = format!("{option}:{value}");
     Verdict::Found(Advice {
         evidence,
-        set: format!("MALLOC_CONF={after}"),
+        set: Step::typed(format!("MALLOC_CONF={after}")),
         effect: effect.to_owned(),
         check: case.compare_values(OF, "MALLOC_CONF", &before, &after),
     })

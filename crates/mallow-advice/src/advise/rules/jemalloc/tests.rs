@@ -90,9 +90,9 @@ fn many_threads_on_one_contended_arena_need_more() {
         let finding = found(dump, "MLW3101");
         assert!(finding.evidence.contains("on 1 arena, "), "{}", finding.evidence);
         let wanted = if dump == ARENAS[0] { 32 } else { 128 };
-        assert_eq!(finding.set, format!("MALLOC_CONF=narenas:{wanted}"));
+        assert_eq!(finding.set.text(), format!("MALLOC_CONF=narenas:{wanted}"));
         let matrix = format!("--matrix 'MALLOC_CONF=narenas:1,narenas:{wanted}' -- ./server");
-        assert!(finding.check.ends_with(&matrix), "{}", finding.check);
+        assert!(finding.check.text().ends_with(&matrix), "{}", finding.check.text());
     }
     // The figures of the published case: 1,776 threads on 256 arenas.
     let locks = json!({ "num_ops": 1_000_000, "num_wait": 20_000, "num_spin_acq": 0,
@@ -103,7 +103,7 @@ fn many_threads_on_one_contended_arena_need_more() {
         ("/opt/narenas", json!(256)),
         (&format!("{merged}/mutexes/base"), locks),
     ]);
-    assert_eq!(found(&large, "MLW3101").set, "MALLOC_CONF=narenas:1024");
+    assert_eq!(found(&large, "MLW3101").set.text(), "MALLOC_CONF=narenas:1024");
     // Without contention as many threads are as well off as they are.
     let calm = changed(&[("/opt/narenas", json!(1)), (&format!("{merged}/nthreads"), json!(500))]);
     assert!(ids(&calm).is_empty());
@@ -113,34 +113,34 @@ fn many_threads_on_one_contended_arena_need_more() {
 fn slabs_of_few_blocks_that_are_filled_often_are_made_larger() {
     for dump in BINS {
         let finding = found(dump, "MLW3105");
-        assert_eq!(finding.set, "MALLOC_CONF=slab_sizes:512-4096:16");
+        assert_eq!(finding.set.text(), "MALLOC_CONF=slab_sizes:512-4096:16");
         assert!(finding.evidence.starts_with("4096 bytes: "), "{}", finding.evidence);
         assert!(finding.evidence.contains("1 block in a slab, 20 in a cache"));
         assert_eq!(ids(dump), ["MLW3105"]);
         let mut larger: Value = serde_json::from_str(dump).unwrap();
         larger["jemalloc"]["arenas"]["page"] = json!(16_384);
         let finding = found(&larger.to_string(), "MLW3105");
-        assert_eq!(finding.set, "MALLOC_CONF=slab_sizes:512-4096:4", "64 KiB too");
+        assert_eq!(finding.set.text(), "MALLOC_CONF=slab_sizes:512-4096:4", "64 KiB too");
     }
 }
 
 #[test]
 fn deeper_caches_are_asked_of_versions_that_have_them() {
-    assert_eq!(found(ARENAS[1], "MLW3107").set, "MALLOC_CONF=lg_tcache_nslots_mul:2");
-    assert!(found(ARENAS[0], "MLW3107").set.contains("5.3"));
-    assert_eq!(found(ARENAS[2], "MLW3104").set, "MALLOC_CONF=lg_tcache_nslots_mul:2");
+    assert_eq!(found(ARENAS[1], "MLW3107").set.text(), "MALLOC_CONF=lg_tcache_nslots_mul:2");
+    assert!(found(ARENAS[0], "MLW3107").set.text().contains("5.3"));
+    assert_eq!(found(ARENAS[2], "MLW3104").set.text(), "MALLOC_CONF=lg_tcache_nslots_mul:2");
 }
 
 #[test]
 fn memory_that_goes_back_at_once_and_comes_again_is_told() {
     for dump in PAGES {
         let finding = found(dump, "MLW3109");
-        assert_eq!(finding.set, "MALLOC_CONF=dirty_decay_ms:10000");
-        assert!(finding.check.contains("dirty_decay_ms:0,dirty_decay_ms:10000"));
-        assert_eq!(found(dump, "MLW3108").set, "MALLOC_CONF=tcache_max:262144");
+        assert_eq!(finding.set.text(), "MALLOC_CONF=dirty_decay_ms:10000");
+        assert!(finding.check.text().contains("dirty_decay_ms:0,dirty_decay_ms:10000"));
+        assert_eq!(found(dump, "MLW3108").set.text(), "MALLOC_CONF=tcache_max:262144");
     }
     // Where nothing is decayed into, this is the list that everybody gets to.
-    assert_eq!(found(PAGES[0], "MLW3102").set, "MALLOC_CONF=dirty_decay_ms:10000");
+    assert_eq!(found(PAGES[0], "MLW3102").set.text(), "MALLOC_CONF=dirty_decay_ms:10000");
 }
 
 /// The options of a live program, changed or not, decide; -1 is never advised.
@@ -156,9 +156,9 @@ fn locks_of_extents_have_their_options_and_never_is_no_advice() {
         changed(&all)
     };
     let retained = found(&with("extents_retained", &[]), "MLW3102");
-    assert_eq!(retained.set, "MALLOC_CONF=muzzy_decay_ms:10000");
+    assert_eq!(retained.set.text(), "MALLOC_CONF=muzzy_decay_ms:10000");
     let muzzy = found(&with("extents_muzzy", &[]), "MLW3103");
-    assert_eq!(muzzy.set, "MALLOC_CONF=dirty_decay_ms:100000");
+    assert_eq!(muzzy.set.text(), "MALLOC_CONF=dirty_decay_ms:100000");
     for finding in [retained, muzzy] {
         assert!(finding.effect.contains("Not -1"), "{}", finding.effect);
         assert!(finding.evidence.contains("30,000 with a wait"), "{}", finding.evidence);
@@ -177,11 +177,11 @@ fn decay_that_never_comes_is_told_of_memory_that_counts() {
         ])
     };
     let finding = found(&with("dirty_decay_ms", 4096, 0), "MLW3110");
-    assert_eq!(finding.set, "MALLOC_CONF=dirty_decay_ms:10000");
+    assert_eq!(finding.set.text(), "MALLOC_CONF=dirty_decay_ms:10000");
     assert!(finding.effect.contains("out-of-memory"));
     assert!(finding.evidence.contains("16.0 MiB of free pages"), "{}", finding.evidence);
     let finding = found(&with("muzzy_decay_ms", 2048, 2048), "MLW3110");
-    assert_eq!(finding.set, "MALLOC_CONF=muzzy_decay_ms:10000");
+    assert_eq!(finding.set.text(), "MALLOC_CONF=muzzy_decay_ms:10000");
     assert!(ids(&with("dirty_decay_ms", 3, 4092)).is_empty(), "below 16 MiB");
 }
 
@@ -209,12 +209,12 @@ fn memory_that_stays_is_told_with_what_keeps_it() {
     ]);
     let finding = found(&partly, "MLW3112");
     assert!(finding.evidence.contains("64 bytes 156 MiB"), "{}", finding.evidence);
-    assert_eq!(finding.set, "MALLOC_CONF=narenas:4");
+    assert_eq!(finding.set.text(), "MALLOC_CONF=narenas:4");
     let caches = changed(&[
         (&format!("{merged}/tcache_bytes"), bytes(500)),
         ("/stats/allocated", bytes(600)),
     ]);
-    assert_eq!(found(&caches, "MLW3114").set, "MALLOC_CONF=lg_tcache_nslots_mul:0");
+    assert_eq!(found(&caches, "MLW3114").set.text(), "MALLOC_CONF=lg_tcache_nslots_mul:0");
     assert_eq!(ids(&changed(&[("/opt/tcache", json!(false))])), ["MLW3113"]);
     let huge = changed(&[
         ("/system/thp_mode", json!("always")),
