@@ -290,7 +290,8 @@ its bound. Each thread keeps more free memory. Check: fills of mallow stats --cl
         text: "Caches hold blocks up to tcache_max, 32 KiB by default. Larger ones are split \
 from free pages at each malloc and merged again at each free, under the arena's locks. \
 tcache_max:262144 lets threads keep up to 20 of each size up to 256 KiB (up to 5.2: \
-lg_tcache_max:18). mallow record and mallow report tell which sizes they are. Check: allocations \
+lg_tcache_max:18); from 5.3.1 on no setting makes caches hold more than 32 KiB, so such blocks are \
+best used again in the program. mallow record and mallow report tell which sizes they are. Check: allocations \
 of large blocks in the JSON of mallow stats.",
     },
     Entry {

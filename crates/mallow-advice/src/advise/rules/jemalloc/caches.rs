@@ -150,6 +150,7 @@ pub fn depth(case: &Case) -> Verdict {
 pub fn large(case: &Case) -> Verdict {
     const MANY_LARGE: u64 = 10_000;
     const A_SECOND: f64 = 1000.0;
+    const DEFAULT: u64 = 32 << 10;
     let stats = case.stats;
     let (Some(requests), Some(allocations)) = (stats.large.requests, stats.large.allocations)
     else {
@@ -169,13 +170,27 @@ pub fn large(case: &Case) -> Verdict {
     );
     let effect = "blocks up to this size wait in the caches of threads, 20 of each size and thread; \
                   which sizes they are, mallow record tells";
-    match stats.number("lg_tcache_max") {
-        Some(_) => set(case, evidence, "lg_tcache_max", "18", effect),
-        None => {
-            let now = stats.number("tcache_max").unwrap_or(32_768).max(32_768);
-            set(case, evidence, "tcache_max", &(now * 8).min(8 << 20).to_string(), effect)
-        }
+    if stats.number("lg_tcache_max").is_some() {
+        return set(case, evidence, "lg_tcache_max", "18", effect);
     }
+    // Since 5.3.1, which has this option, eight pages are the most.
+    let is_bounded = stats.option("disable_large_size_classes").is_some();
+    let most = if is_bounded { 8 * page_of(stats) } else { 8 << 20 };
+    let now = stats.number("tcache_max").map_or(DEFAULT, |now| now.max(0) as u64);
+    let larger = now.max(DEFAULT).saturating_mul(8).min(most);
+    if larger > now {
+        return set(case, evidence, "tcache_max", &larger.to_string(), effect);
+    }
+    Verdict::Found(Advice {
+        evidence,
+        set: Step::words(format!(
+            "use such blocks again in the program, or another allocator: this jemalloc caches none \
+             above {}",
+            size(most)
+        )),
+        effect: "no lock is taken and no page split for what is used again".into(),
+        check: case.compare(""),
+    })
 }
 
 pub fn caches_off(case: &Case) -> Verdict {
