@@ -125,6 +125,55 @@ pub fn of_schema<T: DeserializeOwned>(text: &str, schema: &str) -> Result<T, Str
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
+/// Copies of a result as somebody may have changed it: in each, one number is another, up to
+/// `largest`, or one list or text is empty.
+/// Of long lists only the begin is in them.
+#[cfg(test)]
+pub fn changed_copies(mut value: serde_json::Value, largest: u64) -> Vec<serde_json::Value> {
+    use serde_json::{Value, json};
+
+    fn collect(
+        value: &mut Value,
+        place: &str,
+        found: &mut Vec<(String, Vec<Value>)>,
+        largest: u64,
+    ) {
+        const LONGEST: usize = 3;
+        let numbers = || vec![json!(0), json!(1), json!(largest), json!(-1), json!(1e308)];
+        match value {
+            Value::Number(_) => found.push((place.to_owned(), numbers())),
+            Value::String(_) => found.push((place.to_owned(), vec![json!("")])),
+            Value::Array(items) => {
+                found.push((place.to_owned(), vec![json!([])]));
+                items.truncate(LONGEST);
+                let items = items.iter_mut().enumerate();
+                items.for_each(|(index, item)| {
+                    collect(item, &format!("{place}/{index}"), found, largest)
+                });
+            }
+            Value::Object(fields) => {
+                let fields = fields.iter_mut();
+                fields.for_each(|(name, field)| {
+                    collect(field, &format!("{place}/{name}"), found, largest)
+                });
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    let mut found = Vec::new();
+    collect(&mut value, "", &mut found, largest);
+    let copy = |place: &str, other: Value| {
+        let mut copy = value.clone();
+        *copy.pointer_mut(place).expect("it was found there") = other;
+        copy
+    };
+    let copies = found.into_iter().flat_map(|(place, others)| {
+        others.into_iter().map(|other| copy(&place, other)).collect::<Vec<_>>()
+    });
+    copies.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

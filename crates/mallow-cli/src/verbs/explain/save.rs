@@ -53,7 +53,11 @@ fn parse(path: &Path, text: &str) -> Result<Report> {
     let damaged = |reason: String| {
         Error::Damaged(format!("{} is not what explain --save wrote: {reason}.", path.display()))
     };
-    crate::parse::of_schema(text, SCHEMA).map_err(damaged)
+    let report: Report = crate::parse::of_schema(text, SCHEMA).map_err(damaged)?;
+    match report.mappings.iter().find(|mapping| mapping.start > mapping.end) {
+        Some(_) => Err(damaged("a mapping ends before it begins".into())),
+        None => Ok(report),
+    }
 }
 
 /// Copies of the files of `/proc` alone, such as somebody may send: all but the heap.
@@ -78,4 +82,56 @@ fn from_files(folder: &Path) -> Result<Report> {
     report.notes.push("Only the kernel's figures were saved, not the heap.".into());
     explain::conclude(&mut report);
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use mallow_process::picture;
+    use mallow_process::process::Keep;
+
+    use super::*;
+    use crate::parse;
+    use crate::verbs::explain::html;
+
+    /// A folder comes from another machine, and whoever sends it may have written anything into it.
+    #[test]
+    fn a_changed_report_is_shown_or_refused() {
+        let picture = picture::take(std::process::id(), Keep::Figures).expect("this process");
+        let (_, report) = explain::report(picture);
+        // As large as no memory is.
+        let copies = parse::changed_copies(serde_json::to_value(&report).expect("data"), 1 << 56);
+        let mut shown = 0;
+        for copy in copies {
+            let Ok(report) = super::parse(Path::new("report.json"), &copy.to_string()) else {
+                continue;
+            };
+            text::text(&report, Format::Table, true, Screen::PLAIN);
+            text::mapping_table(&report).render(Format::Csv, Screen::PLAIN);
+            assert!(html::page(&report).ends_with("</html>\n"));
+            shown += 1;
+        }
+        assert!(shown > 100, "{shown}");
+    }
+
+    /// What is resident is in smaps; `stat` has it in pages, of which another machine may have larger ones.
+    #[test]
+    fn a_folder_of_a_machine_with_larger_pages_has_its_figures() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).expect("a file");
+        };
+        write("status", "Name:\tapp\nPid:\t7\nVmRSS:\t     192 kB\nVmHWM:\t     256 kB\n");
+        write(
+            "smaps",
+            "10000000-10040000 rw-p 00000000 00:00 0    [heap]\nSize:    256 kB\n\
+             KernelPageSize:       16 kB\nRss:      192 kB\nPss:    192 kB\n",
+        );
+        let stat = "7 (app) S 1 7 7 0 -1 4194304 9 0 0 0 1 2 0 0 20 0 1 0 99 262144 12 1 1 1 1 1";
+        write("stat", stat);
+        let report = load(folder.path()).expect("a process");
+        let totals = &report.totals;
+        assert_eq!((report.pid, totals.rss, totals.peak_rss), (7, 192 << 10, 256 << 10));
+        let heap = &report.mappings[0];
+        assert_eq!((heap.start, heap.end, heap.rss), (0x1000_0000, 0x1004_0000, 192 << 10));
+    }
 }

@@ -191,7 +191,11 @@ fn glibc(
     text += &screen.fill(&heading("Block sizes that take the most (with glibc's header)"));
     let mut table = Table::new(&[("size", true), ("blocks", true), ("bytes", true)]);
     for (chunk, count) in heaps.sizes.iter().filter(|(_, count)| *count > 0).take(5) {
-        table.rows.push(vec![chunk.to_string(), count.to_string(), size(chunk * count)]);
+        table.rows.push(vec![
+            chunk.to_string(),
+            count.to_string(),
+            size(chunk.saturating_mul(*count)),
+        ]);
     }
     text + &table.render(format, screen)
 }

@@ -62,7 +62,7 @@ pub fn differences(a: &Run, b: &Run) -> Vec<Difference> {
     add(names, first.heap_used, second.heap_used);
     let names = ["heap free, average", "heap free, peak", "heap free, end"];
     add(names, first.heap_free, second.heap_free);
-    let faults = |run: &Run| (run.summary.minor_faults + run.summary.major_faults) as f64;
+    let faults = |run: &Run| run.summary.faults() as f64;
     found.push(Difference::new("faults", faults(a), faults(b), true));
     found
 }

@@ -78,7 +78,7 @@ pub fn sentence(run: &Run) -> String {
         output::bytes(summary.rss.peak),
         output::bytes(summary.rss.end),
         summary.trend.map_or(String::new(), |trend| format!(", {}", trend.text())),
-        summary.minor_faults + summary.major_faults,
+        summary.faults(),
         summary.major_faults,
         run.ending
     )

@@ -171,7 +171,7 @@ fn colour_style(colour: Color) -> Style {
 }
 
 fn summary_lines(run: &Run) -> Vec<Line<'static>> {
-    let Summary { rss, duration_s, minor_faults, major_faults, trend, .. } = run.summary;
+    let Summary { rss, duration_s, trend, .. } = run.summary;
     let name = format!("{} {} ({})", run.pid, clean::line(&run.command), run.allocator);
     let figures = format!(
         "RSS {} now{}, {} average, {} peak; {} faults in {}",
@@ -179,7 +179,7 @@ fn summary_lines(run: &Run) -> Vec<Line<'static>> {
         trend.map_or(String::new(), |trend| format!(" ({})", trend.text())),
         output::bytes(rss.average),
         output::bytes(rss.peak),
-        minor_faults + major_faults,
+        run.summary.faults(),
         output::seconds(duration_s)
     );
     vec![Line::from(name), Line::from(figures)]

@@ -137,6 +137,12 @@ impl Sample {
     }
 }
 
+impl Summary {
+    pub fn faults(&self) -> u64 {
+        self.minor_faults.saturating_add(self.major_faults)
+    }
+}
+
 impl Run {
     /// Times and values where there are any.
     pub fn points(&self, of: fn(&Sample) -> Option<u64>) -> Vec<(f64, f64)> {
@@ -205,6 +211,7 @@ pub fn csv(run: &Run) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verbs::watch::{compare, html};
 
     fn history(samples: &[Sample], is_whole: bool) -> History {
         let mut history = History::new(Run::default(), is_whole);
@@ -268,5 +275,42 @@ mod tests {
         let rss = run.summary.rss;
         assert!((rss.average - 1000.5).abs() < 0.1 && rss.peak == 9000.0 && rss.end == 1001.0);
         assert_eq!(run.summary.duration_s, (count - 1) as f64);
+    }
+
+    /// Files of it are sent around, and whoever sends one may have written anything into it.
+    #[test]
+    fn a_changed_run_is_shown_or_refused() {
+        let sample = |n: u64| Sample {
+            time_s: n as f64,
+            rss: (40 + n) << 20,
+            pss: Some(30 << 20),
+            swap: 4096,
+            heap_used: Some(20 << 20),
+            heap_free: Some(1 << 20),
+            minor_faults: 10 + n,
+            major_faults: 1,
+            ..Sample::default()
+        };
+        let mut history = history(&(0..200).map(sample).collect::<Vec<_>>(), true);
+        history.find_trend();
+        let run = Run { schema: SCHEMA.into(), ..history.run };
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("run.json");
+        let data = serde_json::to_value(&run).expect("data");
+        let mut shown = 0;
+        for copy in crate::parse::changed_copies(data, u64::MAX) {
+            std::fs::write(&file, copy.to_string()).expect("a file");
+            let Ok(changed) = load(&file) else { continue };
+            csv(&changed);
+            html::page(&changed);
+            for (a, b) in [(&run, &changed), (&changed, &run)] {
+                let differences = compare::differences(a, b);
+                compare::sentence("a", "b", &differences);
+                compare::table("a", "b", &differences).render(Format::Table, Screen::PLAIN);
+                html::comparison_page(("a", a), ("b", b), &differences);
+            }
+            shown += 1;
+        }
+        assert!(shown > 50, "{shown}");
     }
 }
