@@ -3,6 +3,7 @@
 //! that has ended is what it said while it lived.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -195,5 +196,74 @@ fn a_compressed_core_file_is_refused_with_what_unpacks_it() {
         fs::write(&file, bytes).unwrap();
         refuses(&["stats", file.to_str().unwrap()], 7, &[format, "coredumpctl dump"]);
         refuses(&["advise", file.to_str().unwrap()], 7, &[format]);
+    }
+}
+
+/// Holds 40,000 blocks of a class of 1,024 bytes, and as many again when it is told to.
+const GROWS: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+    static void *blocks[2][40000];\n\
+    int main(void) { for (int i = 0; i < 2; i++) { if (i) getchar(); \
+    for (int k = 0; k < 40000; k++) blocks[i][k] = memset(malloc(1000), 1, 1000); \
+    puts(\"{}\"); fflush(stdout); } pause(); return 0; }\n";
+const GROWTH: f64 = 40_000.0 * 1024.0;
+
+#[test]
+fn readings_at_an_interval_follow_a_live_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["-O1", "-fno-builtin"];
+    let program = compile("cc", folder.path(), GROWS, &options).expect("there is a compiler");
+    let mut command = mallow(&["run", "-a", "mallow", "--", program.to_str().unwrap()]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut process = Program { child: command.spawn().unwrap(), own: serde_json::Value::Null };
+    let mut said = BufReader::new(process.child.stdout.take().unwrap()).lines();
+    said.next().unwrap().unwrap();
+
+    // A line for each reading, which is there before the next one is made.
+    let mut follow = mallow(&["stats", "--interval", "20ms", &process.pid()]);
+    let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let heading = lines.next().unwrap();
+    assert_eq!(heading.split_whitespace().take(2).collect::<Vec<_>>(), ["time", "allocated"]);
+    let allocated = |line: String| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!((words[1], words[3]), ("s", "MiB"), "{line}");
+        words[2].parse::<f64>().unwrap() * 1048576.0
+    };
+    let first = allocated(lines.next().unwrap());
+    assert!((GROWTH..1.1 * GROWTH).contains(&first), "{first}");
+    process.child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    said.next().unwrap().unwrap();
+    let has_grown = |now: f64| (now - first - GROWTH).abs() < 0.01 * GROWTH;
+    // Lines of before may still be on their way.
+    let last = lines.by_ref().take(3000).map(allocated).find(|now| has_grown(*now));
+    assert!(last.is_some(), "no line shows {} bytes more than {first}", GROWTH);
+
+    // At rest, all readings are alike, and none is early.
+    let words = ["stats", "--json", "--interval", "20ms", "--count", "3", &process.pid()];
+    let ran = run(&words);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let report = json(&ran);
+    let samples = report["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 3, "{report}");
+    let bytes = |value: &serde_json::Value| value["allocated"].as_f64().unwrap();
+    for (index, sample) in samples.iter().enumerate() {
+        assert!(sample["time_s"].as_f64().unwrap() >= 0.02 * index as f64, "{report}");
+        assert!(has_grown(bytes(sample)), "{sample}");
+    }
+    assert_eq!(bytes(&samples[2]), bytes(&report["stats"]["totals"]));
+
+    drop(process);
+    let left: Vec<String> = lines.collect();
+    assert_eq!(follow.wait().unwrap().code(), Some(0), "it ends with the process: {left:?}");
+}
+
+#[test]
+fn a_dump_has_no_interval() {
+    let dump = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../mallow-stats/tests/dumps/jemalloc-5.3.1-bins.json"
+    );
+    for words in [["--interval", "1s"], ["--count", "2"]] {
+        refuses(&["stats", words[0], words[1], dump], 2, &["for a process"]);
     }
 }
