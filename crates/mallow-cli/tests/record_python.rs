@@ -159,10 +159,14 @@ fn unknown_versions_are_said() {
     assert!(notes.contains("Python 3.11 to 3.15"), "{notes}");
 }
 
+const OF_3_14: &str = include_str!("programs/python/3.14.S");
+
 /// What interpreters of these versions kept of their frames, one of them without a global lock.
-const DUMPS: [(&str, &str); 3] = [
+const DUMPS: [(&str, &str); 5] = [
+    ("3.12", include_str!("programs/python/3.12.S")),
+    ("3.13", include_str!("programs/python/3.13.S")),
     ("3.13t", include_str!("programs/python/3.13t.S")),
-    ("3.14", include_str!("programs/python/3.14.S")),
+    ("3.14", OF_3_14),
     ("3.15", include_str!("programs/python/3.15.S")),
 ];
 
@@ -198,8 +202,8 @@ fn frames_of_saved_interpreters() {
     let expected =
         ["allocate", "naïve_λ:83", "Box.by_key:90", "sort", "main:95", "<module>:100", "main"];
     // As one that the frame has only borrowed.
-    let marked = DUMPS[1].1.replace("code_1, entry_2", "code_1 + 1, entry_2");
-    assert_ne!(marked, DUMPS[1].1);
+    let marked = OF_3_14.replace("code_1, entry_2", "code_1 + 1, entry_2");
+    assert_ne!(marked, OF_3_14);
     for (version, dump) in DUMPS.into_iter().chain([("3.14, marked", marked.as_str())]) {
         for options in [&["--sample", "all"][..], &["--stacks", "fp"]] {
             let Some(frames) = frames_of_dump(dump, options, &[]) else { return };
@@ -219,7 +223,7 @@ fn a_library_without_frame_pointers_is_not_left_out() {
     let path = format!("-Wl,-rpath,{}", folder.path().display());
     let flags = ["-DALLOCATE_ELSEWHERE", "-Wl,--no-as-needed", library.to_str().unwrap(), &path];
     for options in [&["--sample", "all"][..], &["--stacks", "fp"]] {
-        let Some(frames) = frames_of_dump(DUMPS[1].1, options, &flags) else { return };
+        let Some(frames) = frames_of_dump(OF_3_14, options, &flags) else { return };
         let expected = ["allocate", "naïve_λ:83", "Box.by_key:90", "sort", "main:95"];
         assert_eq!(frames[..expected.len()], expected, "{options:?}: {frames:?}");
     }
@@ -228,8 +232,8 @@ fn a_library_without_frame_pointers_is_not_left_out() {
 #[test]
 fn frames_that_go_round_in_a_circle_end() {
     let known = "0xb51bb1, frame_3, 0xfffffffffffffff9";
-    assert!(DUMPS[1].1.contains(known));
-    let circle = DUMPS[1].1.replace(known, "0xb51bb1, entry_2, 0xfffffffffffffff9");
+    assert!(OF_3_14.contains(known));
+    let circle = OF_3_14.replace(known, "0xb51bb1, entry_2, 0xfffffffffffffff9");
     let Some(frames) = frames_of_dump(&circle, &["--sample", "all"], &[]) else { return };
     assert!(frames.contains(&"naïve_λ:83".into()), "{frames:?}");
 }
@@ -238,7 +242,7 @@ fn frames_that_go_round_in_a_circle_end() {
 /// it is said to be in.
 #[test]
 fn descriptions_that_are_not_known_are_not_followed() {
-    let (_, dump) = DUMPS[1];
+    let dump = OF_3_14;
     let changes = [
         ("0x30e0af0", "0x3100af0"),
         ("0x30e0af0", "0x30e00b1"),

@@ -51,13 +51,13 @@ def objects_of(frames):
 def dump(frame):
     get = ctypes.pythonapi.PyThreadState_Get
     get.restype = ctypes.c_void_p
-    frames = frames_of(frame)
-    objects = objects_of(frames)
+    objects = objects_of(frames_of(frame))
     runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
     objects = [("_PyRuntime", runtime, DESCRIPTION_SIZE), ("thread_state", get(), 16 * WORD)] + objects
-    named = [("PyCode_Type", id(types.CodeType), 1)] + objects[2:]
+    # Before 3.13 the thread state has the place on the stack of C that has the frame.
+    objects += [("place", word(get() + 7 * WORD), WORD)] if sys.version_info < (3, 13) else []
     # This frame stands for the one that is dumped.
-    named.append(("frame_0", place_of(sys._getframe()), 1))
+    named = [("PyCode_Type", id(types.CodeType), 1), *objects[2:], ("frame_0", place_of(sys._getframe()), 1)]
 
     def text(value):
         for bits in (0, 1):
