@@ -10,6 +10,7 @@ mod advise_runtimes;
 mod as_data;
 mod check;
 mod check_runners;
+mod completions;
 mod documented;
 mod enable;
 mod enable_beside;

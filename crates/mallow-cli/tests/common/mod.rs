@@ -183,3 +183,25 @@ pub fn pprof(home: &Path) -> Command {
     command.args(["tool", "pprof"]).env("HOME", home).env("GOCACHE", cache);
     command
 }
+
+/// Whether there is such a program; visibly if not.
+pub fn is_there(program: &str) -> bool {
+    // Of man only the one that knows warnings.
+    let test = if program == "man" { "man --version | grep '^man '" } else { "command -v $0" };
+    let found = Command::new("sh").args(["-c", test, program]).output();
+    let is_there = found.is_ok_and(|output| output.status.success());
+    if !is_there {
+        println!("skipped: {program} is not installed");
+    }
+    is_there
+}
+
+/// All verbs, by the help.
+pub fn verbs() -> Vec<String> {
+    let help = run(&["--help"]).stdout;
+    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = list.take_while(|line| !line.is_empty());
+    // Other lines go on with what the verb is.
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
