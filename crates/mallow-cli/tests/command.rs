@@ -31,6 +31,7 @@ mod guard_runtimes;
 mod habits;
 mod heap_profile;
 mod loaded_files;
+mod pages;
 mod record;
 mod record_python;
 mod record_real;

@@ -353,13 +353,7 @@ fn the_page_works_in_a_browser_without_a_network() {
         assert!(!text.contains(outside), "the page refers to something outside: {outside}");
     }
     assert_eq!(text.matches("</script>").count(), 2, "a name of the trace ended a script");
-    let Some(browser) = ["chromium", "chromium-browser", "google-chrome"]
-        .into_iter()
-        .find(|name| Command::new(name).arg("--version").output().is_ok())
-    else {
-        eprintln!("skipped: chromium is not installed, so nothing opens the page");
-        return;
-    };
+    let Some(browser) = crate::common::browser::name() else { return };
     let asked = fixture.path("asked.html");
     let questions = text.replacen("<script id=\"data\"", QUESTIONS, 1);
     std::fs::write(&asked, questions).unwrap();

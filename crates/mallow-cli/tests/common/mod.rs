@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What the tests of the command share: running it, and building programs to run it on.
 
+pub mod browser;
 pub mod daemon;
 pub mod disk;
 pub mod program;
