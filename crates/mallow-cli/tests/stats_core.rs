@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::common::program::Program;
+use crate::common::program::{Program, Running};
 use crate::common::{compile, json, mallow, refuses, run};
 
 const SOURCE: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint main(void) { for (int i \
@@ -214,7 +214,8 @@ fn readings_at_an_interval_follow_a_live_program() {
     let program = compile("cc", folder.path(), GROWS, &options).expect("there is a compiler");
     let mut command = mallow(&["run", "-a", "mallow", "--", program.to_str().unwrap()]);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut process = Program { child: command.spawn().unwrap(), own: serde_json::Value::Null };
+    let mut process =
+        Program { child: Running(command.spawn().unwrap()), own: serde_json::Value::Null };
     let mut said = BufReader::new(process.child.stdout.take().unwrap()).lines();
     said.next().unwrap().unwrap();
 

@@ -196,13 +196,3 @@ pub fn is_there(program: &str) -> bool {
     }
     is_there
 }
-
-/// All verbs, by the help.
-pub fn verbs() -> Vec<String> {
-    let help = run(&["--help"]).stdout;
-    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let lines = list.take_while(|line| !line.is_empty());
-    // Other lines go on with what the verb is.
-    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
-    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
-}
