@@ -22,7 +22,7 @@ pub mod input;
 pub mod installed;
 pub mod ldcache;
 pub mod options;
-mod packages;
+pub mod packages;
 pub mod preflight;
 pub mod preload;
 mod prepare;

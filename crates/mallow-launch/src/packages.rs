@@ -15,7 +15,7 @@ pub fn installed_versions() -> BTreeMap<String, String> {
     versions
 }
 
-fn parse_dpkg(status: &str) -> BTreeMap<String, String> {
+pub fn parse_dpkg(status: &str) -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
     for paragraph in status.split("\n\n") {
         let field = |name: &str| paragraph.lines().find_map(|line| line.strip_prefix(name));
@@ -28,7 +28,7 @@ fn parse_dpkg(status: &str) -> BTreeMap<String, String> {
     versions
 }
 
-fn parse_apk(database: &str) -> BTreeMap<String, String> {
+pub fn parse_apk(database: &str) -> BTreeMap<String, String> {
     let mut versions = BTreeMap::new();
     for paragraph in database.split("\n\n") {
         let field = |name: &str| paragraph.lines().find_map(|line| line.strip_prefix(name));

@@ -68,7 +68,9 @@ const PROFILE_FOR_PPROF: &str = "\
 heap profile: 3: 1536 [4: 2048] @ heap_v2/1024\n2: 1024 [3: 1536] @ 0x10 0x20\n1: 1 [0: 0] @ 0x30\n\n\
 MAPPED_LIBRARIES:\n400000-401000 r-xp 00000000 fe:01 42 /bin/program\n";
 
-const TEXTS: [(&str, &str); 2] = [
+const TEXTS: [(&str, &str); 4] = [
+    ("dpkg", "Package: a\nStatus: install ok installed\nVersion: 1:2.0.9+ds-2\n\nPackage: b\nStatus: x\n"),
+    ("apk", "P:jemalloc\nV:5.3.0-r4\n\nP:b\nV:\n\n"),
     ("code", "7f0010 20 LazyCompile:~parse /a.js:1\n0x7f0030 0 empty\n7f0040 ffffffffffffffff py::f:/a.py\n"),
     (
         "java",
@@ -77,6 +79,59 @@ const TEXTS: [(&str, &str); 2] = [
 -                     Class (reserved=10, committed=5)\n                            (malloc=4 #2)\n",
     ),
 ];
+
+/// Of each kind that `kept` reads, behind the byte that chooses it.
+const KEPT: [(&str, &str); 3] = [
+    (
+        "baseline",
+        r#"0{"schema":"mallow.baseline/1","command":["./a"],"platform":{"architecture":"x86_64","libc":"glibc",
+        "allocator":"libc.so.6"},"processes":["a"],"stack_kind":"full","depth":8,"tolerance":{"bytes":1.5},
+        "metrics":{"allocations":{"low":5,"high":5},"bytes":{"low":700,"high":700},"peak":{"low":1,"high":900},
+        "leaks":{"low":0,"high":0},"rss":{"low":1048576,"high":1048576}},
+        "stacks":[{"stack":"main","allocations":5,"bytes":null,"leaks":0}]}"#,
+    ),
+    (
+        "state",
+        r#"1{"schema":"mallow.tune.state/1","subject":{"command":["./a"],"trace":["t",9],"second":null,
+        "allocator":"glibc","given":{"A":"1"},"space":["arena_max:1"],"constraints":["rss<24M"]},"seed":3,
+        "took_s":1.5,"candidates":[1,2,3],"trials":[]}"#,
+    ),
+    (
+        "record",
+        r#"2{"schema":"mallow.enabled/1","folders":["/var/lib/mallow"],"entries":[{"kind":"global",
+        "allocator":"mallow","word":"/l.so","library":"/l.so","file":"/etc/ld.so.preload","since":0,
+        "before":null,"written":["/l.so"],"folders":[]}]}"#,
+    ),
+];
+
+/// The loader's pairs, and an object in memory with a table of everything and a list of two objects, as `loaded` reads them.
+fn loaded() -> Vec<u8> {
+    const BASE: u64 = 0x1000;
+    let mut memory = vec![0u8; 0x500];
+    let mut put = |at: usize, words: &[u64]| {
+        for (index, word) in words.iter().enumerate() {
+            memory[at + 8 * index..at + 8 * index + 8].copy_from_slice(&word.to_ne_bytes());
+        }
+    };
+    let half = |low: u64, high: u64| high << 32 | low;
+    // The header: of 64 bits, with three segments of 56 bytes at 64.
+    put(0, &[u64::from_le_bytes(*b"\x7fELF\x02\x01\x01\0"), 0, half(0x003e_0003, 1), 0, 64, 0]);
+    put(48, &[half(0, 0x0038_0040), 3]);
+    for (index, (kind, address)) in [(6, 64), (1, 0), (2, 256)].into_iter().enumerate() {
+        put(64 + 56 * index, &[kind, 0, address]);
+    }
+    let tags = [(5, 0x300), (10, 0x20), (6, 0x340), (4, 0x3c0), (7, 0x400), (8, 24), (1, 8), (14, 8)];
+    let tags = tags.into_iter().chain([(21, BASE + 0x440), (0, 0)]).flat_map(|(tag, value)| [tag, value]);
+    put(256, &tags.collect::<Vec<u64>>());
+    put(0x340 + 24, &[half(1, 1 << 16), 0x500, 0, half(1, 0)]);
+    put(0x3c0, &[half(1, 3)]);
+    put(0x400, &[0x520, half(7, 1), 0]);
+    put(0x440, &[1, BASE + 0x460]);
+    put(0x460, &[BASE, 0, 0, BASE + 0x480, 0x7000, 0, 0, 0]);
+    memory[0x300..0x313].copy_from_slice(b"\0malloc\0libc.so.6\0\0");
+    let pairs = [3, BASE + 64, 5, 3u64].map(u64::to_ne_bytes).concat();
+    [vec![2], pairs, memory].concat()
+}
 
 /// One library.
 fn loader_cache() -> Vec<u8> {
@@ -123,6 +178,11 @@ fn main() -> std::io::Result<()> {
         write("texts", name, text.as_bytes())?;
     }
     write("texts", "libraries", &loader_cache())?;
+    write("texts", "leaks", b"# known\nleak:^app*table$\nleak:lib*.so\n")?;
+    for (name, kept) in KEPT {
+        write("kept", name, kept.as_bytes())?;
+    }
+    write("loaded", "object", &loaded())?;
     write("faults", "report", FAULT.as_bytes())?;
     write("profile", "heap", PROFILE.as_bytes())?;
     write("profile", "pprof", PROFILE_FOR_PPROF.as_bytes())?;

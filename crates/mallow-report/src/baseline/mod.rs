@@ -98,6 +98,10 @@ impl TryFrom<File> for Baseline {
         if let Some(metric) = missing {
             return Err(format!("the metric {} is missing", metric.name()));
         }
+        let turned = file.head.metrics.iter().find(|(_, range)| range.low > range.high);
+        if let Some((metric, _)) = turned {
+            return Err(format!("the least of its {} is more than the most", metric.name()));
+        }
         let stacks = file.stacks.into_iter().map(|known| (known.stack.clone(), known));
         Ok(Baseline { head: file.head, stacks: stacks.collect() })
     }
@@ -134,6 +138,33 @@ impl Baseline {
             known.allocations = before.allocations.and(known.allocations);
             known.bytes = before.bytes.and(known.bytes);
             known.leaks = before.leaks.and(known.leaks);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_check_writes_is_refused() {
+        let good = r#"{"schema":"mallow.baseline/1","command":["./a"],"processes":["a"],
+            "platform":{"architecture":"x86_64","libc":"glibc","allocator":"libc.so.6"},
+            "stack_kind":"full","depth":8,"tolerance":{"bytes":1.5},"metrics":{
+            "allocations":{"low":5,"high":5},"bytes":{"low":700,"high":700},
+            "peak":{"low":1,"high":900},"leaks":{"low":0,"high":0},"rss":{"low":7,"high":7}},
+            "stacks":[{"stack":"main","allocations":5,"bytes":null,"leaks":0}]}"#;
+        let read = |text: &str| serde_json::from_str::<Baseline>(text);
+        let again = read(&read(good).unwrap().text().unwrap()).unwrap();
+        assert_eq!(again.stacks["main"].allocations, Some(5));
+        for (known, other, why) in [
+            (r#""low":1,"#, r#""low":901,"#, "the least of its peak is more than the most"),
+            ("1.5", "-1", "no percentage"),
+            (r#""leaks":{"low":0,"high":0},"#, "", "leaks is missing"),
+        ] {
+            assert!(good.contains(known));
+            let error = read(&good.replacen(known, other, 1)).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
         }
     }
 }

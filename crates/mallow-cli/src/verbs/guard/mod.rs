@@ -8,17 +8,19 @@ mod html;
 mod launch;
 mod report;
 mod resolve;
-mod suppressions;
 mod text;
 
+use std::path::Path;
 use std::time::SystemTime;
+
+use mallow_faults::{Misspelt, Suppressions};
 
 use crate::error::{Error, Result};
 use crate::output::{self, Format, Notes, Screen, clean, colour};
+use crate::parse;
 pub use args::{GuardArgs, Mode};
 use launch::Outcome;
 use report::Report;
-use suppressions::Suppressions;
 
 pub fn main(args: &GuardArgs, notes: Notes) -> Result<u8> {
     args.output.check()?;
@@ -26,7 +28,7 @@ pub fn main(args: &GuardArgs, notes: Notes) -> Result<u8> {
         return Err(Error::Usage("Leaks are found by the debug build. Leave out --mode.".into()));
     }
     let suppressions = match &args.suppressions {
-        Some(path) => Suppressions::read(path)?,
+        Some(path) => suppressions(path)?,
         None => Suppressions::default(),
     };
     let started = SystemTime::now();
@@ -37,6 +39,14 @@ pub fn main(args: &GuardArgs, notes: Notes) -> Result<u8> {
         0 => Ok(outcome.code),
         _ => Err(Error::Unmet(text::closing(&report))),
     }
+}
+
+fn suppressions(path: &Path) -> Result<Suppressions> {
+    let text = parse::text_of(path)
+        .map_err(Error::io(format!("The suppressions {} cannot be read", path.display())))?;
+    Suppressions::parse(&text).map_err(|Misspelt(line)| {
+        Error::Usage(format!("{}, line {line}: write leak:PATTERN.", path.display()))
+    })
 }
 
 /// The result goes where it is asked to; without a wish to standard error, which leaves the

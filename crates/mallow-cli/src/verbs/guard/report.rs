@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use mallow_advice::findings;
-use mallow_faults::{Fault, Kind, Stack};
+use mallow_faults::{Fault, Kind, Stack, Suppressions};
 use mallow_launch::words;
 use serde::Serialize;
 
 use super::args::GuardArgs;
 use super::launch::Outcome;
 use super::resolve::{Call, Resolver};
-use super::suppressions::Suppressions;
 use crate::recording::Sources;
 
 pub const SCHEMA: &str = "mallow.guard/1";
@@ -204,7 +203,8 @@ fn finding(fault: &Fault, resolver: &mut Resolver, suppressions: &Suppressions) 
         calls: resolver.calls(&leak.frames, None),
     });
     let leaks: Vec<Leak> = leaks.collect();
-    let covered: Vec<bool> = leaks.iter().map(|leak| suppressions.cover(&leak.calls)).collect();
+    let is_covered = |leak: &Leak| suppressions.cover(leak.calls.iter().flat_map(Call::names));
+    let covered: Vec<bool> = leaks.iter().map(is_covered).collect();
     let mut are_told = told(fault, &covered).into_iter();
     let (leaks, covered): (Vec<Leak>, Vec<Leak>) =
         leaks.into_iter().partition(|_| are_told.next() == Some(true));

@@ -29,6 +29,13 @@ pub struct Call {
     pub inlined: bool,
 }
 
+impl Call {
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let others = [self.file.as_deref(), self.module.as_deref()].into_iter().flatten();
+        std::iter::once(self.function.as_str()).chain(others)
+    }
+}
+
 /// The names of one process.
 pub struct Resolver<'a> {
     maps: &'a [Map],

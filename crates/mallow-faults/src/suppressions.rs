@@ -3,20 +3,17 @@
 //! pattern is found anywhere in the name of a function, a source file or a module; `*` stands for any
 //! text, `^` and `$` for the ends. Lines that begin with # are comments.
 
-use std::path::Path;
-
-use super::resolve::Call;
-use crate::error::{Error, Result};
-
 #[derive(Debug, Default)]
 pub struct Suppressions {
     patterns: Vec<String>,
 }
 
+/// The line, from 1 on, that is none of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Misspelt(pub usize);
+
 impl Suppressions {
-    pub fn read(path: &Path) -> Result<Suppressions> {
-        let text = crate::parse::text_of(path)
-            .map_err(Error::io(format!("The suppressions {} cannot be read", path.display())))?;
+    pub fn parse(text: &str) -> Result<Suppressions, Misspelt> {
         let mut patterns = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -24,19 +21,14 @@ impl Suppressions {
                 continue;
             }
             let pattern = line.strip_prefix("leak:").filter(|pattern| !pattern.is_empty());
-            patterns.push(pattern.map(str::to_owned).ok_or_else(|| {
-                let path = path.display();
-                Error::Usage(format!("{path}, line {}: write leak:PATTERN.", index + 1))
-            })?);
+            patterns.push(pattern.ok_or(Misspelt(index + 1))?.to_owned());
         }
         Ok(Suppressions { patterns })
     }
 
-    pub fn cover(&self, calls: &[Call]) -> bool {
-        let names = calls.iter().flat_map(|call| {
-            [Some(&call.function), call.file.as_ref(), call.module.as_ref()].into_iter().flatten()
-        });
-        names.into_iter().any(|name| self.patterns.iter().any(|pattern| is_match(pattern, name)))
+    /// Whether one of them is in a leak with these names of functions, source files and modules.
+    pub fn cover<'a>(&self, mut names: impl Iterator<Item = &'a str>) -> bool {
+        names.any(|name| self.patterns.iter().any(|pattern| is_match(pattern, name)))
     }
 }
 
@@ -86,5 +78,15 @@ mod tests {
         for (pattern, text, expected) in cases {
             assert_eq!(is_match(pattern, text), expected, "{pattern} in {text}");
         }
+    }
+
+    #[test]
+    fn lines_are_patterns_comments_or_mistakes() {
+        let known =
+            Suppressions::parse("# of ours\n\n  leak:make\nleak:^lib*.so\r\n").expect("right");
+        assert!(known.cover(["main", "app::make_table"].into_iter()));
+        assert!(known.cover(["libx.so.1"].into_iter()) && !known.cover(["main"].into_iter()));
+        assert_eq!(Suppressions::parse("leak:a\nrace:b").err(), Some(Misspelt(2)));
+        assert_eq!(Suppressions::parse("leak:").err(), Some(Misspelt(1)));
     }
 }

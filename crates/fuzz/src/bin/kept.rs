@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+//! What a verb wrote and reads again, with what it does then: the baseline of `check`, the state of `tune`, the record of
+//! `enable`. The first byte chooses.
+#![no_main]
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use mallow_enabling::{Record, System};
+use mallow_measure::search::state::{self, State};
+use mallow_report::baseline::{Baseline, Counts, Measured, Run, judge, overall};
+use tempfile::TempDir;
+
+static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
+static RECORD: LazyLock<PathBuf> = LazyLock::new(|| FOLDER.path().join("enabled.json"));
+
+/// Two runs that differ.
+static MEASURED: LazyLock<Measured> = LazyLock::new(|| {
+    let run = |bytes| Run {
+        allocations: 5,
+        bytes,
+        peak: bytes,
+        leaks: 0,
+        stacks: [("main".into(), Counts { allocations: 5, bytes, leaks: 0 })].into(),
+    };
+    Measured { runs: vec![run(700), run(900)], rss: vec![1 << 20, 2 << 20], ..Measured::default() }
+});
+
+fn baseline(bytes: &[u8]) {
+    let Ok(baseline) = serde_json::from_slice::<Baseline>(bytes) else { return };
+    let (judged, changes) = judge(&baseline, &MEASURED, |metric| metric.default_tolerance(), |_| None);
+    overall(&judged);
+    judged.iter().for_each(|judged| _ = judged.change());
+    changes.iter().for_each(|change| assert!(change.size() > 0));
+    let mut new = baseline.clone();
+    new.keep(&baseline, |_| true);
+    let text = new.text().expect("it was JSON");
+    serde_json::from_str::<Baseline>(&text).expect("what is written can be read");
+}
+
+fn state(bytes: &[u8]) {
+    let Ok(file) = serde_json::from_slice::<state::File>(bytes) else { return };
+    let Ok(known) = State::understood(file) else { return };
+    known.subject.difference(&known.subject);
+    let text = serde_json::to_string(&known.file()).expect("it was JSON");
+    let again = serde_json::from_str(&text).map(State::understood).expect("what is written can be read");
+    assert_eq!(again.map(|state| state.trials.len()), Ok(known.trials.len()));
+}
+
+/// Nothing is changed by it: what it names is looked at alone.
+fn record(bytes: &[u8]) {
+    std::fs::write(&*RECORD, bytes).expect("a file");
+    let system = System::new(Some(FOLDER.path())).expect("a folder");
+    let Ok(record) = Record::read(&system, &RECORD) else { return };
+    for entry in record.entries() {
+        entry.had_file();
+        entry.since.short();
+        entry.place.describe();
+        assert!(record.entry(&entry.file).is_some());
+    }
+}
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Some((first, bytes)) = bytes.split_first() else { return };
+    match first % 3 {
+        0 => baseline(bytes),
+        1 => state(bytes),
+        _ => record(bytes),
+    }
+});
