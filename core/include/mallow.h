@@ -36,51 +36,56 @@ extern "C" {
 #define MW_ALSO_OF_LIBC MW_PUBLIC
 #endif
 
+/* Functions that give, take or look at blocks, which the allocator may define in two forms. */
+#ifndef MW_OF_BLOCKS
+#define MW_OF_BLOCKS MW_PUBLIC
+#endif
+
 /* --- Standard allocation ---------------------------------------------------------------------
  * On failure: NULL with errno ENOMEM. A size of 0 gives a unique block that may be freed. Sizes
  * over PTRDIFF_MAX always fail. Blocks are aligned to 16 bytes, those of up to 8 bytes to 8. */
 
 /* At least `size` bytes, content undefined. */
-MW_PUBLIC void *mw_malloc(size_t size);
+MW_OF_BLOCKS void *mw_malloc(size_t size);
 
 /* `count` * `size` bytes, all zero; the product is checked for overflow. */
-MW_PUBLIC void *mw_calloc(size_t count, size_t size);
+MW_OF_BLOCKS void *mw_calloc(size_t count, size_t size);
 
 /* Resizes `block`, keeping the common prefix. NULL behaves as malloc; size 0 frees `block` and
  * returns NULL, as in glibc. On failure `block` stays as it was. */
-MW_PUBLIC void *mw_realloc(void *block, size_t size);
+MW_OF_BLOCKS void *mw_realloc(void *block, size_t size);
 
 /* realloc of `count` * `size` bytes, checked for overflow. */
-MW_PUBLIC void *mw_reallocarray(void *block, size_t count, size_t size);
+MW_OF_BLOCKS void *mw_reallocarray(void *block, size_t count, size_t size);
 
 /* Gives a block back; NULL is ignored; errno is kept. Misuse ends the program with one sentence. */
-MW_PUBLIC void mw_free(void *block);
-MW_PUBLIC void mw_cfree(void *block);
+MW_OF_BLOCKS void mw_free(void *block);
+MW_OF_BLOCKS void mw_cfree(void *block);
 
 /* free for a caller who knows the size or the alignment that was asked for (C23). */
-MW_PUBLIC void mw_free_sized(void *block, size_t size);
-MW_PUBLIC void mw_free_aligned_sized(void *block, size_t alignment, size_t size);
+MW_OF_BLOCKS void mw_free_sized(void *block, size_t size);
+MW_OF_BLOCKS void mw_free_aligned_sized(void *block, size_t alignment, size_t size);
 
 /* --- Aligned allocation ------------------------------------------------------------------------
  * `alignment` is a power of two; anything else fails with EINVAL. The size need not be a multiple
  * of it. */
-MW_PUBLIC void *mw_aligned_alloc(size_t alignment, size_t size);
+MW_OF_BLOCKS void *mw_aligned_alloc(size_t alignment, size_t size);
 
 /* Rounds an alignment that is no power of two up to the next one, as glibc does. */
-MW_PUBLIC void *mw_memalign(size_t alignment, size_t size);
+MW_OF_BLOCKS void *mw_memalign(size_t alignment, size_t size);
 
 /* Stores the block in *out and returns 0, or returns EINVAL (alignment no power of two or no
  * multiple of sizeof(void *)) or ENOMEM and leaves *out; errno is kept. */
-MW_PUBLIC int mw_posix_memalign(void **out, size_t alignment, size_t size);
+MW_OF_BLOCKS int mw_posix_memalign(void **out, size_t alignment, size_t size);
 
 /* Page-aligned; pvalloc also rounds the size up to whole pages. */
-MW_PUBLIC void *mw_valloc(size_t size);
-MW_PUBLIC void *mw_pvalloc(size_t size);
+MW_OF_BLOCKS void *mw_valloc(size_t size);
+MW_OF_BLOCKS void *mw_pvalloc(size_t size);
 
 /* --- Sizes -------------------------------------------------------------------------------------*/
 
 /* Bytes that may be used in `block`, at least what was asked for; 0 for NULL. */
-MW_PUBLIC size_t mw_malloc_usable_size(const void *block);
+MW_OF_BLOCKS size_t mw_malloc_usable_size(const void *block);
 
 /* What malloc_usable_size would say of a block of `size` bytes; `size` itself if it is too large. */
 MW_PUBLIC size_t mw_malloc_good_size(size_t size);
@@ -191,7 +196,7 @@ MW_PUBLIC const char *mw_version(void);
 /* Checks every invariant of the heap, slowly. Returns true, or ends the program with a sentence
  * that names the broken one. Other threads must not allocate meanwhile. Builds without assertions
  * check what they can. */
-MW_PUBLIC bool mw_heap_is_valid(void);
+MW_OF_BLOCKS bool mw_heap_is_valid(void);
 
 #ifdef __cplusplus
 }

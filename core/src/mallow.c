@@ -14,6 +14,9 @@
 #include "base/atomic.h"
 #include "base/check.h"
 #include "base/list.h"
+#if MW_TAGS
+#include "base/inner_names.h"
+#endif
 
 /* layer 1: os */
 #include "os/os.h"
@@ -33,6 +36,7 @@
 #include "os/symbols.c"
 #endif
 #include "os/log.c"
+#include "os/tags.c"
 #include "os/fault.c"
 #if !MW_IN_LIBC
 #include "os/trap.c"
@@ -138,6 +142,7 @@
 #include "api/foreign.c"
 #include "api/free.c"
 #include "api/realloc.c"
+#include "api/tagged.c"
 #include "api/operators.c"
 #if !MW_IN_LIBC
 #include "api/cache.c"
@@ -172,6 +177,9 @@
 #endif
 
 /* layer 10: entry */
+#if MW_TAGS
+#include "entry/shim_tags.c"
+#endif
 #if MW_IN_LIBC
 #include "entry/shim_musl.c"
 #elif MW_HAS_PREFIX

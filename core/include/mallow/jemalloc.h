@@ -54,22 +54,22 @@ extern "C" {
 
 /* At least `size` bytes; NULL with errno ENOMEM if out of memory, or if the alignment can never be
  * had. A size of 0, which jemalloc leaves undefined, gives the smallest block. */
-MW_PUBLIC void *mw_mallocx(size_t size, int flags);
+MW_OF_BLOCKS void *mw_mallocx(size_t size, int flags);
 
 /* Resizes `block`, which may move; NULL if out of memory, and `block` stays as it was. A `block` of
  * NULL behaves as mallocx, a size of 0 as one of 1. */
-MW_PUBLIC void *mw_rallocx(void *block, size_t size, int flags);
+MW_OF_BLOCKS void *mw_rallocx(void *block, size_t size, int flags);
 
 /* Resizes `block` where it is, to at least `size` bytes and at most about `size` + `extra`, if that
  * is possible. Returns its usable size then, which is less than `size` if it was not. */
-MW_PUBLIC size_t mw_xallocx(void *block, size_t size, size_t extra, int flags);
+MW_OF_BLOCKS size_t mw_xallocx(void *block, size_t size, size_t extra, int flags);
 
 /* The usable size of a block. */
-MW_PUBLIC size_t mw_sallocx(const void *block, int flags);
+MW_OF_BLOCKS size_t mw_sallocx(const void *block, int flags);
 
 /* Gives a block back; the second is told a size between the one asked for and the usable one. */
-MW_PUBLIC void mw_dallocx(void *block, int flags);
-MW_PUBLIC void mw_sdallocx(void *block, size_t size, int flags);
+MW_OF_BLOCKS void mw_dallocx(void *block, int flags);
+MW_OF_BLOCKS void mw_sdallocx(void *block, size_t size, int flags);
 
 /* The usable size that mallocx with the same arguments would give, at least; 0 if it would fail. */
 MW_PUBLIC size_t mw_nallocx(size_t size, int flags);

@@ -9,6 +9,7 @@
  * paths it is written behind what malloc wrote, and taken out before free looks.
  */
 #include "free.h"
+#include "tagged.h"
 #include "tracking.h"
 
 /* Writes down what family a block is of: it is malloc's so far. */
@@ -28,9 +29,7 @@ static NOINLINE void *alloc_marked(size_t size, uint8_t family)
     return block;
 }
 
-/* A block for a form of operator new; alignment 0: it was given none. NULL with errno ENOMEM. */
-UNUSED ALWAYS_INLINE void *alloc_new(enum made made, size_t alignment, size_t size,
-                                     uintptr_t caller)
+ALWAYS_INLINE void *alloc_made(enum made made, size_t alignment, size_t size, uintptr_t caller)
 {
     if (MW_TRACK) {
         return tracked_alloc(
@@ -57,6 +56,19 @@ UNUSED ALWAYS_INLINE void *alloc_new(enum made made, size_t alignment, size_t si
     void *block = alloc_plain_aligned(alignment, size);
     alloc_mark(block, family);
     return block;
+}
+
+/* A block for a form of operator new; alignment 0: it was given none. NULL with errno ENOMEM. */
+UNUSED ALWAYS_INLINE void *alloc_new(enum made made, size_t alignment, size_t size,
+                                     uintptr_t caller)
+{
+    if (!tags_are_on()) {
+        return alloc_made(made, alignment, size, caller);
+    }
+    uint64_t before = tags_ignore();
+    void *pointer = tagged_give(alloc_made(made, alignment, size, caller));
+    tags_check_again(before);
+    return pointer;
 }
 
 /* A block for operator delete that is not what it should be: of another family,
@@ -103,8 +115,7 @@ static NOINLINE void free_marked(void *block, uint8_t family, size_t size)
     mw_free(block);
 }
 
-/* A form of operator delete. */
-UNUSED ALWAYS_INLINE void free_made(void *block, const struct track_return *given)
+ALWAYS_INLINE void free_of_made(void *block, const struct track_return *given)
 {
     if (MW_TRACK) {
         tracked_free(block, given);
@@ -128,4 +139,16 @@ UNUSED ALWAYS_INLINE void free_made(void *block, const struct track_return *give
         free_check_family(block, family, given->call);
     }
     mw_free(block);
+}
+
+/* A form of operator delete. */
+UNUSED ALWAYS_INLINE void free_made(void *block, const struct track_return *given)
+{
+    if (!tags_are_on()) {
+        free_of_made(block, given);
+        return;
+    }
+    uint64_t before = tags_ignore();
+    free_of_made(tagged_take(given->call, block), given);
+    tags_check_again(before);
 }

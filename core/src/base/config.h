@@ -108,6 +108,14 @@
 /* Behind what the program asked for stand bytes that it must not write, and the size is kept. */
 #define MW_CANARY (MW_MODE == MW_SECURE)
 
+/* Blocks of slabs have memory tags where the CPU has them (os/tags.h). Inside a libc none: its own calls
+ * would have to go through the shim. */
+#if defined(__aarch64__)
+#define MW_TAGS (MW_MODE == MW_SECURE && !MW_IN_LIBC)
+#else
+#define MW_TAGS 0
+#endif
+
 /* A block keeps which family of functions made it (slots/made.h). */
 #define MW_FAMILIES (MW_MODE != MW_FAST)
 

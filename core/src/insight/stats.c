@@ -2,6 +2,7 @@
 #include "stats.h"
 
 #include "../memory/meta.h"
+#include "../os/tags.h"
 #include "../thread/heaps.h"
 #include "../thread/stack.h"
 #include "../thread/tray.h"
@@ -55,6 +56,15 @@ static struct stats_class *class_of_slot_locked(struct stats *stats, unsigned lo
     return &place_of_arena(stats, extent_arena(extent))->classes[class];
 }
 
+/* What follows in a list whose owner may be giving the slot to the program: with a memory tag by now. */
+ALWAYS_INLINE struct slot *slot_peek_next(struct slot *slot)
+{
+    uint64_t before = tags_ignore();
+    uintptr_t next = atomic_peek(&slot->link) ^ slot_link_key(slot);
+    tags_check_again(before);
+    return (struct slot *)next;
+}
+
 /* What is in a list was handed out, but not to the program. Each slot is looked at before its link is
  * followed. Returns how many there were. */
 __attribute__((no_sanitize("thread"))) static uint32_t
@@ -67,7 +77,7 @@ add_list_locked(struct stats *stats, unsigned locked, struct slot *slot, uint32_
             break;
         }
         to->slots_cached++;
-        slot = (struct slot *)(atomic_peek(&slot->link) ^ slot_link_key(slot));
+        slot = slot_peek_next(slot);
     }
     return length;
 }
@@ -119,7 +129,7 @@ take_off_batches_locked(struct stats *stats, unsigned locked, struct slab_pool *
                 of->slots_out--;
                 place_of_arena(stats, extent_arena(extent))->figures.small_bytes -=
                     extent->slab.slot_size;
-                slot = (struct slot *)(atomic_peek(&slot->link) ^ slot_link_key(slot));
+                slot = slot_peek_next(slot);
             }
         }
     }

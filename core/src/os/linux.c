@@ -55,13 +55,23 @@ ALWAYS_INLINE long memory_call(long number, long start, long size, long a, long 
     return os_refuses_changes() ? -EPERM : system_call(number, start, size, a, b, c, d);
 }
 
+#ifndef PROT_MTE
+#define PROT_MTE 0x20 /* aarch64's */
+#endif
+
+/* What the program's memory may be used for. */
+ALWAYS_INLINE int access_of_memory(void)
+{
+    return PROT_READ | PROT_WRITE | (MW_TAGS && os_maps_tagged ? PROT_MTE : 0);
+}
+
 /* The smallest huge page of any processor here. */
 #define HUGE_PAGE_MIN (2 * MiB)
 
 static void *os_map(void *hint, size_t size)
 {
     check(is_of_pages(NULL, size));
-    long address = memory_call(SYS_mmap, (long)hint, (long)size, PROT_READ | PROT_WRITE,
+    long address = memory_call(SYS_mmap, (long)hint, (long)size, access_of_memory(),
                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (is_error(address)) {
         return NULL;
@@ -149,17 +159,22 @@ static bool os_protect(void *start, size_t size)
     return !is_error(memory_call(SYS_mprotect, (long)start, (long)size, PROT_NONE, 0, 0, 0));
 }
 
-static bool os_make_writable(void *start, size_t size)
+static bool make_accessible(void *start, size_t size, int access)
 {
     check(is_of_pages(start, size));
-    return !is_error(
-        memory_call(SYS_mprotect, (long)start, (long)size, PROT_READ | PROT_WRITE, 0, 0, 0));
+    return !is_error(memory_call(SYS_mprotect, (long)start, (long)size, access, 0, 0, 0));
+}
+
+/* The memory of a file has no tags. */
+static bool os_make_writable(void *start, size_t size)
+{
+    return make_accessible(start, size, access_of_memory()) ||
+           (MW_TAGS && os_maps_tagged && make_accessible(start, size, PROT_READ | PROT_WRITE));
 }
 
 static bool os_make_readonly(void *start, size_t size)
 {
-    check(is_of_pages(start, size));
-    return !is_error(memory_call(SYS_mprotect, (long)start, (long)size, PROT_READ, 0, 0, 0));
+    return make_accessible(start, size, PROT_READ);
 }
 
 static bool os_unmap(void *start, size_t size)
@@ -179,7 +194,7 @@ static _Atomic uint8_t purge_answer;
 
 static bool os_map_over(void *start, size_t size)
 {
-    return !is_error(memory_call(SYS_mmap, (long)start, (long)size, PROT_READ | PROT_WRITE,
+    return !is_error(memory_call(SYS_mmap, (long)start, (long)size, access_of_memory(),
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 }
 

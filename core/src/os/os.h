@@ -59,6 +59,9 @@ static bool os_ask_for_huge_pages(void *start, size_t size);
 /* Tells the kernel to make no huge pages in a range from now on; those that are there stay. */
 static void os_refuse_huge_pages(void *start, size_t size);
 
+/* Whether mappings are made such that their memory can have tags; see tags.h. */
+static bool os_maps_tagged;
+
 /* --- Memory ---------------------------------------------------------------------------------- */
 
 /* Calls that the kernel has carried out, since the start of the process. In a line of their own: what lies beside

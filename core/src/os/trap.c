@@ -5,6 +5,7 @@
 #include "fault.h"
 #include "os.h"
 #include "syscall.h"
+#include "tags.h"
 
 #include <signal.h>
 #include <string.h>
@@ -21,6 +22,8 @@ struct kernel_action {
 static_assert(sizeof(struct kernel_action) == 4 * sizeof(uint64_t), "what the kernel writes");
 
 #define KERNEL_SA_RESTORER 0x04000000ul
+#define KERNEL_SA_EXPOSE_TAGBITS 0x00000800ul
+#define KERNEL_SEGV_MTESERR 9
 
 /* Whom each of our two handlers follows: who was there at the start, and who was set later. Whoever was set
  * later may hand on to the first of ours, so the second is another function. */
@@ -46,12 +49,17 @@ __asm__(".text\n.p2align 4\n.hidden mw_trap_return\n.globl mw_trap_return\n"
 static struct trap trap_of(const siginfo_t *info, const void *context)
 {
     const ucontext_t *state = context;
-    struct trap trap = {(uintptr_t)info->si_addr, 0, NULL};
+    struct trap trap = {.address = (uintptr_t)info->si_addr};
 #if defined(__x86_64__)
     trap.pc = (uintptr_t)state->uc_mcontext.gregs[16];                        /* RIP */
     trap.access = (state->uc_mcontext.gregs[19] & 2) != 0 ? "write" : "read"; /* ERR */
 #else
     trap.pc = state->uc_mcontext.pc;
+#endif
+#if MW_TAGS
+    trap.is_of_tag = info->si_code == KERNEL_SEGV_MTESERR;
+    trap.tag = pointer_tag(info->si_addr);
+    trap.address = (uintptr_t)pointer_with_tag(info->si_addr, 0);
 #endif
     return trap;
 }
@@ -87,6 +95,10 @@ static void trap_come(int which, int number, siginfo_t *info, void *context)
     if (info->si_code > 0) { /* of the CPU, not sent by somebody */
         trap_look(&trap);
     }
+    bool wants_tag = (trap_previous[which].flags & KERNEL_SA_EXPOSE_TAGBITS) != 0;
+    if (tags_are_on() && info->si_code > 0 && !wants_tag) {
+        info->si_addr = (void *)trap.address;
+    }
     trap_pass_on(&trap_previous[which], number, info, context);
 }
 
@@ -110,6 +122,9 @@ static void trap_follow(int which, const struct kernel_action *now)
     action.flags |= KERNEL_SA_RESTORER;
     action.restorer = mw_trap_return;
 #endif
+    if (tags_are_on()) {
+        action.flags |= KERNEL_SA_EXPOSE_TAGBITS;
+    }
     trap_previous[which] = *now;
     if ((uintptr_t)now->handler > (uintptr_t)SIG_IGN) {
         action.mask = now->mask;

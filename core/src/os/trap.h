@@ -8,11 +8,16 @@
 #define MALLOW_TRAP_H
 
 #include "../base/base.h"
+#include "../base/config.h"
 
 struct trap {
     uintptr_t address;  /* what was accessed */
     uintptr_t pc;       /* by this instruction */
     const char *access; /* "read" or "write"; NULL where the CPU does not say */
+#if MW_TAGS
+    bool is_of_tag; /* the memory has another tag than the pointer, ... */
+    unsigned tag;   /* which has this one; 0 if the kernel does not say it */
+#endif
 };
 
 /* From now on `look` is called first; it returns if the address is none of its own. */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "trapped.h"
 
+#include "../os/tags.h"
 #include "blame.h"
+#include "canary.h"
 #include "hollow.h"
 
 /* Whether an address lies between the guards of a block, or in them. */
@@ -88,11 +90,70 @@ static COLD void trapped_post(const struct trap *trap)
                  fault.pointer, extent->slab.slot_size);
 }
 
+#if MW_TAGS
+/* Of a slot that the program holds, if the pointer is one to it. */
+static COLD void trapped_block(const struct trap *trap, struct extent *extent, uint32_t index)
+{
+    const char *slot = (const char *)extent->start + (size_t)index * extent->slab.slot_size;
+    if (index >= extent->slab.capacity || !slot_number_is_held(extent, index) ||
+        tag_at(slot) != trap->tag) {
+        return;
+    }
+    size_t capacity = extent->slab.slot_size - CANARY_BYTES;
+    struct fault fault = {.block = (uintptr_t)slot,
+                          .size =
+                              size_min(canary_read(extent, slot, extent->slab.slot_size), capacity),
+                          .state = "live"};
+    blame_access(&fault, "", trap);
+}
+
+/* A block with another tag than the pointer. If that has the tag of the block, or of the one on either side, it has
+ * run over an end; else it is stale. By chance it may have such a tag all the same: then a wrong one is named. */
+static COLD void trapped_tag(const struct trap *trap)
+{
+    struct extent *extent = pagemap_find((void *)trap->address);
+    if (!trap->is_of_tag || extent_state(extent) != EXTENT_ACTIVE || !extent_is_slab(extent) ||
+        slab_is_common(extent)) {
+        return;
+    }
+    uint32_t index = slab_index(extent, (void *)trap->address);
+    uintptr_t slot = extent->start + (uintptr_t)index * extent->slab.slot_size;
+    uint64_t before = tags_ignore();
+    if (trap->tag != 0) {
+        trapped_block(trap, extent, index);
+        trapped_block(trap, extent, index - 1);
+        trapped_block(trap, extent, index + 1);
+    }
+    if (index < extent->slab.capacity && !slot_number_is_held(extent, index)) {
+        struct fault fault = {.block = slot, .size = extent->slab.slot_size, .state = "freed"};
+        blame_access(&fault, "", trap);
+    }
+    if (trap->tag != 0) {
+        struct fault fault = {.kind = FAULT_OUT_OF_BOUNDS,
+                              .call = "access",
+                              .pointer = (void *)trap->address,
+                              .pc = trap->pc,
+                              .caller = trap->pc};
+        fault_report(
+            &fault,
+            "access of %p by a stale pointer: its memory tag is %u, that of the memory is %u",
+            fault.pointer, trap->tag, tag_at(fault.pointer));
+    }
+    tags_check_again(before);
+}
+#else
+static void trapped_tag(const struct trap *trap)
+{
+    (void)trap;
+}
+#endif
+
 static COLD void trapped_look(const struct trap *trap)
 {
     if (!MW_FENCES) {
         return;
     }
+    trapped_tag(trap);
     trapped_hollow(trap);
     trapped_post(trap);
     struct extent *extent = block_with_guard_at(trap->address);

@@ -4,6 +4,7 @@
 #include "../memory/meta.h"
 #include "../memory/secret.h"
 #include "../os/memcheck.h"
+#include "../os/tags.h"
 #include "../settings/conf.h"
 #include "../settings/load.h"
 #include "../slots/guarded.h"
@@ -87,6 +88,9 @@ static NOINLINE void process_init_slow(void)
         libc_learn_threads();
         options_load();
         secrets_init();
+        if (option(OPTION_memory_tags)) {
+            tags_load();
+        }
         meta_load();
         pagemap_load();
         limit_look();
