@@ -73,13 +73,15 @@ static bool list_has(const char *list, const char *word)
     return false;
 }
 
-/* A line is "NUMBER:CONTROLLER,CONTROLLER:PATH"; version 2 has no controllers. Without /proc, what is mounted is taken
- * for the process's own, as it is in a container. */
+/* A line is "NUMBER:CONTROLLER,CONTROLLER:PATH"; version 2 has no controllers. Without /proc, and of what is not in a file
+ * that is too long, what is mounted is taken for the process's own, as it is in a container. */
 static void membership_read(struct membership *of, const char *file)
 {
     memset(of, 0, sizeof *of);
-    if (os_read_file(file, of->text, sizeof of->text) <= 0) {
-        of->unified = of->memory = of->cpu = "";
+    long size = os_read_file(file, of->text, sizeof of->text);
+    bool is_whole = size > 0 && (size_t)size < sizeof of->text - 1;
+    of->unified = of->memory = of->cpu = is_whole ? NULL : "";
+    if (size <= 0) {
         return;
     }
     for (char *line = of->text; *line != 0;) {

@@ -329,6 +329,12 @@ TEST(least_quota_of_all_cgroups_around)
     write_number("/cpu/c/cpu.cfs_period_us", "50000\n");
     CHECK_EQ(cpus_of(first), 4);
     CHECK_EQ(cpus_of("4:cpuset,cpuacct:/c/d\n"), 0);
+    write_number("/cpu/cpu.cfs_quota_us", "300000\n");
+    write_number("/cpu/cpu.cfs_period_us", "100000\n");
+    static char many[4 * KiB]; /* of which only the begin is read */
+    memset(many, 'x', sizeof many - 1);
+    memcpy(many, "5:cpuset:/", strlen("5:cpuset:/"));
+    CHECK_EQ(cpus_of(many), 3);
     snprintf(command, sizeof command, "rm -r '%s'", mount);
     CHECK_EQ(system(command), 0);
     memcpy(mount + strlen(mount) - 6, "XXXXXX", 6);
