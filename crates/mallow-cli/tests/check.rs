@@ -303,7 +303,7 @@ fn a_disk_that_is_full_leaves_the_old_baseline() {
 #[test]
 fn a_recording_without_room_names_the_folder_to_change() {
     let Some(checked) = checked(&["ITEMS=20000"]) else { return };
-    let script = "head -c 240k /dev/zero >disk/rest; export TMPDIR=$PWD/disk; \
+    let script = "head -c 252k /dev/zero >disk/rest; export TMPDIR=$PWD/disk; \
         $MALLOW check --update -r 1 -- ./program >&2; code=$?; \
         $MALLOW tune --search replay -- ./program >&2; [ $? -eq $code ] || exit 97; exit $code";
     let Some(ran) = beside_small_disk(checked.folder.path(), script) else { return };

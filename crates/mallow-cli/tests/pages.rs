@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::common::browser::Browser;
+use crate::common::browser::{self, Browser};
 use crate::common::compile;
 use crate::common::program::{HOLDS, Program};
 use crate::common::{mallow, run, verbs};
@@ -128,13 +128,17 @@ fn write_pages(folder: &Path) -> Vec<String> {
 
 #[test]
 fn pages_fit_and_can_be_read_in_a_browser() {
-    let Some(mut browser) = Browser::start() else { return };
+    if browser::name().is_none() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join(LONG);
     std::fs::create_dir_all(&folder).unwrap();
     let question = QUESTION.replace("CONTRAST", &CONTRAST.to_string());
     let mut faults = Vec::new();
-    for page in write_pages(&folder) {
+    let pages = write_pages(&folder);
+    let mut browser = Browser::start().unwrap();
+    for page in pages {
         let name = Path::new(&page).file_name().unwrap().to_str().unwrap();
         for (width, scheme) in WIDTHS.into_iter().flat_map(|width| SCHEMES.map(|s| (width, s))) {
             browser.open(&page, width, scheme);

@@ -45,7 +45,10 @@ impl fmt::Display for HeapProfileError {
     fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::NotOne => {
-                write!(out, "the file is no heap profile: it does not begin with {MAGIC}")
+                write!(
+                    out,
+                    "the file is no heap profile with samples: its first line has no {MAGIC}DISTANCE"
+                )
             }
             Self::Line(number, text) => {
                 write!(out, "line {number} of the heap profile is not understood: {text:?}")
@@ -87,7 +90,7 @@ impl HeapProfile {
                 profile.stacks.extend(stack.take());
                 let addresses = addresses(places).ok_or_else(failed)?;
                 stack = Some(HeapStack { addresses, ..HeapStack::default() });
-            } else if let Some((numbers, places)) = line.split_once('@') {
+            } else if let Some((numbers, places)) = of_pprof(line) {
                 let [live, all] = amounts(numbers).ok_or_else(failed)?;
                 profile.stacks.push(HeapStack {
                     addresses: addresses(places).ok_or_else(failed)?,
@@ -119,6 +122,12 @@ fn malformed(number: usize, line: &str) -> HeapProfileError {
     HeapProfileError::Line(number + 1, line.chars().take(60).collect())
 }
 
+/// A stack in gperftools' form: `blocks: bytes [blocks: bytes] @ 0x10`.
+fn of_pprof(line: &str) -> Option<(&str, &str)> {
+    // Names of threads may have the sign in them.
+    line.split_once('@').filter(|(numbers, _)| !numbers.trim_start().starts_with('t'))
+}
+
 fn addresses(places: &str) -> Option<Vec<u64>> {
     let address = |word: &str| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok();
     places.split_whitespace().map(address).collect()
@@ -148,7 +157,7 @@ fn scaled(samples: Amount, distance: u64) -> Amount {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "heap_v2/1024\n  t*: 3: 1536 [4: 2048]\n  t3: 3: 1536 [4: 2048] main\n\
+    const TEXT: &str = "heap_v2/1024\n  t*: 3: 1536 [4: 2048]\n  t3: 3: 1536 [4: 2048] main@home\n\
         @ 0x10 0x20\n  t*: 2: 1024 [3: 1536]\n  t3: 2: 1024 [3: 1536]\n\
         @ 0x30\n  t*: 1: 4096000 [0: 0]\n\n\
         MAPPED_LIBRARIES:\n400000-401000 r-xp 00000000 fe:01 42 /bin/program\n";

@@ -12,7 +12,11 @@ const NAMES: [&str; 4] =
 
 /// The installed one; visibly none.
 pub fn name() -> Option<&'static str> {
-    let found = NAMES.into_iter().find(|name| Command::new(name).arg("--version").output().is_ok());
+    let starts = |name: &&str| {
+        let output = Command::new(name).arg("--version").output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let found = NAMES.into_iter().find(starts);
     if found.is_none() {
         eprintln!("skipped: chromium is not installed, so nothing opens the page");
     }

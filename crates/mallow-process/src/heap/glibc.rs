@@ -111,7 +111,7 @@ impl Arena {
 
     /// With the program.
     pub fn used(&self) -> u64 {
-        self.chunks.used_bytes.saturating_sub(self.fast + self.cached)
+        self.chunks.used_bytes.saturating_sub(self.fast.saturating_add(self.cached))
     }
 
     pub fn used_count(&self) -> u64 {
@@ -119,23 +119,23 @@ impl Arena {
     }
 
     pub fn free(&self) -> u64 {
-        self.chunks.free_bytes + self.fast + self.cached
+        self.chunks.free_bytes.saturating_add(self.fast).saturating_add(self.cached)
     }
 }
 
 impl Heaps {
     pub fn used(&self) -> u64 {
         let cached = self.sum(|arena| arena.cached_mapped.bytes);
-        self.sum(Arena::used) + self.mapped.in_use().saturating_sub(cached)
+        self.sum(Arena::used).saturating_add(self.mapped.in_use().saturating_sub(cached))
     }
 
     /// Free, without the tops of the heaps.
     pub fn free(&self) -> u64 {
-        self.sum(|arena| arena.free() + arena.cached_mapped.bytes)
+        self.sum(|arena| arena.free().saturating_add(arena.cached_mapped.bytes))
     }
 
     pub fn sum(&self, of: impl Fn(&Arena) -> u64) -> u64 {
-        self.arenas.iter().map(of).sum()
+        self.arenas.iter().map(of).fold(0, u64::saturating_add)
     }
 
     /// Taken from the system by glibc's count, and not found.
@@ -152,14 +152,17 @@ impl Heaps {
     pub fn looked_at(&self) -> Option<(u64, u64)> {
         let parts = self.arenas.iter().filter_map(|arena| {
             let chunks = &arena.chunks;
-            Some((chunks.looked_at?, chunks.used_bytes + chunks.free_bytes + chunks.unread))
+            let whole = chunks.used_bytes.saturating_add(chunks.free_bytes);
+            Some((chunks.looked_at?, whole.saturating_add(chunks.unread)))
         });
-        parts.reduce(|(part, whole), (more, of)| (part + more, whole + of))
+        parts.reduce(|(part, whole), (more, of)| {
+            (part.saturating_add(more), whole.saturating_add(of))
+        })
     }
 
     pub fn used_count(&self) -> u64 {
         let cached = self.sum(|arena| arena.cached_mapped.chunks);
-        self.sum(Arena::used_count) + self.mapped.count().saturating_sub(cached)
+        self.sum(Arena::used_count).saturating_add(self.mapped.count().saturating_sub(cached))
     }
 }
 

@@ -164,7 +164,7 @@ fn glibc(
 ) -> String {
     let mut text = heading("Heap of glibc");
     let free = heaps.free();
-    let part = 100.0 * free as f64 / (free + heaps.used()).max(1) as f64;
+    let part = 100.0 * free as f64 / free.saturating_add(heaps.used()).max(1) as f64;
     let _ = writeln!(
         text,
         "In use {} in {}; free {} ({part:.1} % of the heap), of which malloc_trim would give \
@@ -261,7 +261,7 @@ pub fn arena_table(heaps: &Heaps, all: bool) -> Table {
             size(arena.used()),
             arena.used_count().to_string(),
             size(arena.free()),
-            size(arena.fast + arena.cached),
+            size(arena.fast.saturating_add(arena.cached)),
             size(chunks.largest_free),
             size(chunks.free_resident),
             size(chunks.top_bytes),
@@ -446,7 +446,7 @@ pub fn runtime_table(report: &Report) -> Table {
     let mut table = Table::new(&[("what", false), ("size", true), ("RSS", true), ("in use", true)]);
     for kept in &report.runtime_spaces {
         let mappings = report.mappings.iter().filter(|mapping| mapping.label == kept.what);
-        let rss = kept.rss.or_else(|| mappings.map(|mapping| mapping.rss).reduce(|a, b| a + b));
+        let rss = kept.rss.or_else(|| mappings.map(|mapping| mapping.rss).reduce(u64::saturating_add));
         let used = kept.used.map_or("-".into(), size);
         let rss = rss.map_or("-".into(), size);
         table.rows.push(vec![kept.what.clone(), size(kept.size), rss, used]);

@@ -240,6 +240,9 @@ fn finding(fault: &Fault, resolver: &mut Resolver, suppressions: &Suppressions) 
 /// and so on. An indirect one whose cause the report does not say is told too.
 fn told(fault: &Fault, covered: &[bool]) -> Vec<bool> {
     let leaks = &fault.leaks;
+    if !covered.contains(&true) {
+        return vec![true; leaks.len()];
+    }
     let mut has_cause = vec![false; leaks.len()];
     for &at in leaks.iter().flat_map(|leak| &leak.points_to) {
         has_cause[at] = fault.is_whole;
