@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "tagged.h"
 
+#include "foreign.h"
+
 /* The bytes of the slot that begins at an address, if a block there has a tag; else 0. */
 static size_t tagged_room(struct extent *extent, const void *block)
 {
@@ -11,14 +13,13 @@ static size_t tagged_room(struct extent *extent, const void *block)
     return slot_block_size(extent, block); /* 0: a block of a common slab goes on there */
 }
 
-/* The block's granules get the tag; what is behind them in the slot has none, most often with the canary. */
+/* The block's granules get the tag; what is behind them in the slot keeps having none, most often with the canary. */
 static void *tagged_give_as(struct extent *extent, void *block, size_t room, unsigned tag)
 {
     size_t size = size_min(canary_read(extent, block, room), room);
     size_t used = align_up(size, TAG_GRANULE);
     char *pointer = pointer_with_tag(block, tag);
     tags_set(pointer, used);
-    tags_set((char *)block + used, room - used);
     return tag_at(block) == tag ? pointer : block;
 }
 
@@ -72,9 +73,13 @@ static void *tagged_find(const char *call, const void *pointer, size_t *room)
     void *block = pointer_with_tag(pointer, 0);
     struct extent *extent = pagemap_find(block);
     unsigned tag = pointer_tag(pointer);
-    bool is_ours = (uintptr_t)pointer >> TAG_SHIFT <= TAG_MASK && extent != pagemap_nothing();
-    if (!tags_are_on() || !is_ours) {
+    if (!tags_are_on() || (uintptr_t)pointer >> TAG_SHIFT > TAG_MASK) {
         return (void *)(uintptr_t)pointer;
+    }
+    if (unlikely(extent == pagemap_nothing())) {
+        /* In the midst of our memory a pointer to a block that was there before has a tag still. */
+        bool is_within = tag != 0 && extent_around(block) != NULL;
+        return is_within ? block : (void *)(uintptr_t)pointer;
     }
     size_t bytes = tagged_room(extent, block);
     if (unlikely(bytes == 0)) {

@@ -33,7 +33,7 @@
 #undef mw_heap_is_valid
 
 #define GIVES(name, inner, parameters, arguments)     \
-    MW_PUBLIC void *name parameters                   \
+    MW_PUBLIC HIT_PATH void *name parameters          \
     {                                                 \
         if (!tags_are_on()) {                         \
             return inner arguments;                   \
@@ -44,18 +44,21 @@
         return pointer;                               \
     }
 
-GIVES(mw_malloc, inner_malloc, (size_t size), (size))
-GIVES(mw_calloc, inner_calloc, (size_t count, size_t size), (count, size))
-GIVES(mw_aligned_alloc, inner_aligned_alloc, (size_t alignment, size_t size), (alignment, size))
-GIVES(mw_memalign, inner_memalign, (size_t alignment, size_t size), (alignment, size))
-GIVES(mw_valloc, inner_valloc, (size_t size), (size))
-GIVES(mw_pvalloc, inner_pvalloc, (size_t size), (size))
-GIVES(mw_mallocx, inner_mallocx, (size_t size, int flags), (size, flags))
+GIVES(mw_malloc, mw_inner_malloc, (size_t size), (size))
+GIVES(mw_calloc, mw_inner_calloc, (size_t count, size_t size), (count, size))
+GIVES(mw_aligned_alloc, mw_inner_aligned_alloc, (size_t alignment, size_t size), (alignment, size))
+GIVES(mw_memalign, mw_inner_memalign, (size_t alignment, size_t size), (alignment, size))
+GIVES(mw_valloc, mw_inner_valloc, (size_t size), (size))
+GIVES(mw_pvalloc, mw_inner_pvalloc, (size_t size), (size))
+GIVES(mw_mallocx, mw_inner_mallocx, (size_t size, int flags), (size, flags))
 
 MW_PUBLIC int mw_posix_memalign(void **out, size_t alignment, size_t size)
 {
+    if (!tags_are_on()) {
+        return mw_inner_posix_memalign(out, alignment, size);
+    }
     uint64_t before = tags_ignore();
-    int error = inner_posix_memalign(out, alignment, size);
+    int error = mw_inner_posix_memalign(out, alignment, size);
     if (error == 0) {
         *out = tagged_give(*out);
     }
@@ -64,7 +67,7 @@ MW_PUBLIC int mw_posix_memalign(void **out, size_t alignment, size_t size)
 }
 
 #define TAKES(name, inner, parameters, arguments) \
-    MW_PUBLIC void name parameters                \
+    MW_PUBLIC HIT_PATH void name parameters       \
     {                                             \
         if (!tags_are_on()) {                     \
             inner arguments;                      \
@@ -76,17 +79,17 @@ MW_PUBLIC int mw_posix_memalign(void **out, size_t alignment, size_t size)
         tags_check_again(before);                 \
     }
 
-TAKES(mw_free, inner_free, (void *block), (block))
-TAKES(mw_cfree, inner_cfree, (void *block), (block))
-TAKES(mw_free_sized, inner_free_sized, (void *block, size_t size), (block, size))
-TAKES(mw_free_aligned_sized, inner_free_aligned_sized, (void *block, size_t alignment, size_t size),
-      (block, alignment, size))
-TAKES(mw_dallocx, inner_dallocx, (void *block, int flags), (block, flags))
-TAKES(mw_sdallocx, inner_sdallocx, (void *block, size_t size, int flags), (block, size, flags))
+TAKES(mw_free, mw_inner_free, (void *block), (block))
+TAKES(mw_cfree, mw_inner_cfree, (void *block), (block))
+TAKES(mw_free_sized, mw_inner_free_sized, (void *block, size_t size), (block, size))
+TAKES(mw_free_aligned_sized, mw_inner_free_aligned_sized,
+      (void *block, size_t alignment, size_t size), (block, alignment, size))
+TAKES(mw_dallocx, mw_inner_dallocx, (void *block, int flags), (block, flags))
+TAKES(mw_sdallocx, mw_inner_sdallocx, (void *block, size_t size, int flags), (block, size, flags))
 
 /* `stays_else`: whether the block is still there if the answer is NULL. */
 #define RESIZES(name, inner, call, stays_else, parameters, arguments)     \
-    MW_PUBLIC void *name parameters                                       \
+    MW_PUBLIC HIT_PATH void *name parameters                              \
     {                                                                     \
         if (!tags_are_on()) {                                             \
             return inner arguments;                                       \
@@ -106,26 +109,32 @@ static bool realloc_frees(size_t size)
 }
 
 /* Of 0 elements, or elements of 0 bytes, realloc gets 0. */
-RESIZES(mw_realloc, inner_realloc, "realloc", !realloc_frees(size), (void *block, size_t size),
+RESIZES(mw_realloc, mw_inner_realloc, "realloc", !realloc_frees(size), (void *block, size_t size),
         (block, size))
-RESIZES(mw_reallocarray, inner_reallocarray, "realloc", !realloc_frees(count != 0 ? size : 0),
+RESIZES(mw_reallocarray, mw_inner_reallocarray, "realloc", !realloc_frees(count != 0 ? size : 0),
         (void *block, size_t count, size_t size), (block, count, size))
-RESIZES(mw_rallocx, inner_rallocx, "rallocx", true, (void *block, size_t size, int flags),
+RESIZES(mw_rallocx, mw_inner_rallocx, "rallocx", true, (void *block, size_t size, int flags),
         (block, size, flags))
 
 /* A slot keeps its size here. */
 MW_PUBLIC size_t mw_xallocx(void *block, size_t size, size_t extra, int flags)
 {
+    if (!tags_are_on()) {
+        return mw_inner_xallocx(block, size, extra, flags);
+    }
     uint64_t before = tags_ignore();
-    size_t result = inner_xallocx(tagged_look("xallocx", block), size, extra, flags);
+    size_t result = mw_inner_xallocx(tagged_look("xallocx", block), size, extra, flags);
     tags_check_again(before);
     return result;
 }
 
 MW_PUBLIC size_t mw_malloc_usable_size(const void *block)
 {
+    if (!tags_are_on()) {
+        return mw_inner_malloc_usable_size(block);
+    }
     uint64_t before = tags_ignore();
-    size_t size = inner_malloc_usable_size(tagged_look("malloc_usable_size", block));
+    size_t size = mw_inner_malloc_usable_size(tagged_look("malloc_usable_size", block));
     tags_check_again(before);
     return size;
 }
@@ -139,7 +148,7 @@ MW_PUBLIC size_t mw_sallocx(const void *block, int flags)
 MW_PUBLIC bool mw_heap_is_valid(void)
 {
     uint64_t before = tags_ignore();
-    bool is_valid = inner_heap_is_valid();
+    bool is_valid = mw_inner_heap_is_valid();
     tags_check_again(before);
     return is_valid;
 }

@@ -97,7 +97,8 @@ static void trap_come(int which, int number, siginfo_t *info, void *context)
     }
     bool wants_tag = (trap_previous[which].flags & KERNEL_SA_EXPOSE_TAGBITS) != 0;
     if (tags_are_on() && info->si_code > 0 && !wants_tag) {
-        info->si_addr = (void *)trap.address;
+        /* As the kernel does it: addresses at the upper end keep their ones. */
+        info->si_addr = (void *)((intptr_t)(trap.address << 8) >> 8);
     }
     trap_pass_on(&trap_previous[which], number, info, context);
 }

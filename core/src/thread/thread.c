@@ -90,6 +90,11 @@ static NOINLINE void process_init_slow(void)
         secrets_init();
         if (option(OPTION_memory_tags)) {
             tags_load();
+            if (!tags_are_on()) {
+                log_warn(
+                    "memory_tags has no effect: it needs the secure build on aarch64, a CPU and a kernel that "
+                    "have tags, and a process of one thread");
+            }
         }
         meta_load();
         pagemap_load();

@@ -305,6 +305,21 @@ static void free_twice(void)
     free(block);
 }
 
+/* Of a slab that has become pages since. */
+static void free_again_later(void)
+{
+    enum { BLOCKS = 100000 };
+    static char *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = known(malloc(40));
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        free(blocks[i]);
+    }
+    malloc_trim(0);
+    free(blocks[1000]);
+}
+
 /* Uses a pointer to a block that has been freed and given out again. What is freed after it pushes it out of the
  * quarantine; it is every other block, so that their slabs are used again and do not become pages. Then all that
  * is free is taken. */
@@ -439,6 +454,9 @@ TEST(release_of_freed)
     struct end end = end_of(free_twice);
     CHECK_EQ(end.signal, SIGABRT); /* with or without tags */
     CHECK_MSG(strstr(end.text, "double free of ") != NULL, "%s", end.text);
+    end = end_of(free_again_later);
+    CHECK_EQ(end.signal, SIGABRT);
+    CHECK_MSG(strstr(end.text, "did not allocate") == NULL, "%s", end.text);
     check_stopped(free_reused, "free of ");
     check_stopped(free_reused, " by a stale pointer: its memory tag is ");
     check_stopped(realloc_reused, "realloc of ");
