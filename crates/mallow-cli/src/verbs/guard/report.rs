@@ -336,6 +336,10 @@ mod tests {
         let names =
             |told: Vec<bool>| -> Vec<usize> { (0..told.len()).filter(|at| told[*at]).collect() };
         assert_eq!(names(told(&fault, &covered)), [1, 3, 6]);
+        // Without suppressions all are, such as 2 and 7 that no direct one points to then.
+        fault.leaks[0].points_to.clear();
+        assert_eq!(names(told(&fault, &[false; 8])), [0, 1, 2, 3, 4, 5, 6, 7]);
+        fault.leaks[0].points_to = vec![2, 3];
         // Of a report that was cut off, or of an older allocator, no cause is known.
         fault.is_whole = false;
         assert_eq!(names(told(&fault, &covered)), [1, 2, 3, 5, 6, 7]);
