@@ -142,7 +142,7 @@ MW_PUBLIC void mw_malloc_stats_print(void (*write)(void *context, const char *te
 struct mw_misuse {
     const char *kind;     /* a word of docs/fault-report.md: "double-free", "overflow", ... */
     const char *sentence; /* what was printed, without "mallow: " */
-    const void *pointer;  /* what the call was given, or what was accessed, without a memory tag; may be NULL */
+    const void *pointer;  /* what the call was given, or was accessed, without a tag; may be NULL */
     const void *block;    /* the block that it is about; NULL if that is not known */
     size_t size;          /* of the block, as the program asked for it; 0 if that is not known */
     bool goes_on;         /* the program goes on when the handler returns: option misuse:continue */

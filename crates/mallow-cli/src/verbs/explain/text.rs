@@ -446,7 +446,8 @@ pub fn runtime_table(report: &Report) -> Table {
     let mut table = Table::new(&[("what", false), ("size", true), ("RSS", true), ("in use", true)]);
     for kept in &report.runtime_spaces {
         let mappings = report.mappings.iter().filter(|mapping| mapping.label == kept.what);
-        let rss = kept.rss.or_else(|| mappings.map(|mapping| mapping.rss).reduce(u64::saturating_add));
+        let rss =
+            kept.rss.or_else(|| mappings.map(|mapping| mapping.rss).reduce(u64::saturating_add));
         let used = kept.used.map_or("-".into(), size);
         let rss = rss.map_or("-".into(), size);
         table.rows.push(vec![kept.what.clone(), size(kept.size), rss, used]);
