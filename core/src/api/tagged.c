@@ -23,8 +23,8 @@ static void *tagged_give_as(struct extent *extent, void *block, size_t room, uns
     return tag_at(block) == tag ? pointer : block;
 }
 
-/* Another tag than that of the slots beside it, so that an access which runs over an end is noticed
- * always. */
+/* Another tag than those of the slots beside it, so that an access which runs over an end is noticed; two threads
+ * that give neighbours at the same moment may draw the same. */
 static unsigned tag_for(struct extent *extent, const char *block, size_t room)
 {
     unsigned excluded = 1;

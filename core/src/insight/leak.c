@@ -42,8 +42,8 @@ struct leak_heap {
     size_t pending_count;
     size_t source; /* the leaked block whose content is read */
     size_t cause;  /* the one that was begun with, which is not found by what it points to itself */
-    uint64_t *
-        edges; /* a hash table, of EDGES places: calls of the one and of the other block; 0: none */
+    /* A hash table, of EDGES places: calls of the one and of the other block; 0: none. */
+    uint64_t *edges;
     size_t edge_count;
     struct leak_range *own; /* memory of the allocator: no roots */
     size_t own_count;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Memory tags (Arm's MTE), which the secure build uses on aarch64 where the CPU has them. Each granule of 16 bytes
+ * Memory tags (Arm's MTE), which the secure build uses on aarch64 CPUs that have them, with memory_tags:true. Each granule of 16 bytes
  * has a tag, 0 to 15, and so has each pointer, in bits 56 to 59; an access by a pointer with another tag than the
  * memory traps (SIGSEGV with SEGV_MTESERR).
  *
