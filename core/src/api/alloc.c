@@ -3,8 +3,7 @@
  *   mw_malloc  slots: pops the heap's list                            hit
  *     alloc_refill     takes over the current slab's local list       every few dozen calls
  *     alloc_medium     pops a list of blocks of pages; above heap->table_most a magazine too    hit
- *       alloc_slow     all the rest: a thread's first call, ticks, carving, other slabs, depots,
- *                      arenas, huge blocks
+ *       alloc_slow     all the rest: a thread's first call, ticks, carving, other slabs, depots, arenas, huge blocks
  */
 #include "alloc.h"
 
@@ -45,7 +44,8 @@ HIT_PATH static NOINLINE void *alloc_medium(size_t size)
     }
     struct heap *heap = heap_self;
     unsigned class = class_of_medium(medium_bytes(size));
-    if (unlikely(size > LISTED_MAX || heap->free[class] == NULL || fence_is_due(size))) {
+    if (unlikely(size > LISTED_MAX || fence_is_due(size)) ||
+        (unlikely(heap->free[class] == NULL) && !magazine_may_replace(heap, ++class))) {
         return alloc_slow(size);
     }
     check(class_size(class) >= size);

@@ -207,12 +207,18 @@ static void large_leaves(struct extent *extent)
     if (unlikely(extent_is_sampled(extent))) {
         sample_drop(extent);
     }
+    if (MW_PAGEMAP_LISTS) {
+        pagemap_set(extent->start, extent); /* a second free finds no list */
+    }
 }
 
 /* A large block that the program gives back. */
 static void free_large(struct heap *heap, struct extent *extent)
 {
     check(!heap_is_anothers(heap));
+    if (unlikely(list_has_block(heap, extent))) {
+        harden_bad_block("free", extent, (void *)extent->start);
+    }
     bool is_of_slot = extent_is_sampled(extent) && extent->slab.sample_is_slot;
     large_leaves(extent);
     if (extent->is_huge) {
@@ -307,33 +313,22 @@ static NOINLINE void free_unlisted(void *block, struct extent *extent)
     }
 }
 
-/* The clock or a sample may be due, and a list has got a slot. Its slab's descriptor is not touched, as on the hit
- * path. */
-static NOINLINE void free_noted_slot(struct heap *heap, unsigned class)
+/* The clock or a sample may be due, and the list of a class has got a slot or a block. No descriptor is touched, as on the
+ * hit path. */
+static NOINLINE void free_noted(struct heap *heap, unsigned class)
 {
-    check(heap == heap_self && !heap_is_anothers(heap) && class_is_medium(class));
-    if (unlikely(heap_is_sampling(heap))) {
+    check(heap == heap_self && !heap_is_anothers(heap));
+    bool is_block = class >= CLASSES;
+    unsigned page_class = is_block ? page_class_of_block(class) : 0;
+    if (unlikely(heap_is_sampling(heap)) && is_block) {
+        stack_note_sample(heap, page_class);
+    } else if (unlikely(heap_is_sampling(heap))) {
         magazine_note_put(heap, class);
     }
-    stack_note_put(heap, 0);
-    heap_tick_if_due(heap);
-}
-
-/* The same of a list that has got a slot or a block; or there is much in all of them. */
-static NOINLINE void free_noted(struct extent *extent)
-{
-    struct heap *heap = heap_self;
-    check(heap != HEAP_NONE && !heap_is_anothers(heap));
-    if (extent_is_slab(extent)) {
-        free_noted_slot(heap, extent->slab.class);
-        return;
+    stack_note_put(heap, page_class);
+    if (is_block) {
+        heap_note_release(heap);
     }
-    unsigned class = page_class_below(extent_pages(extent));
-    if (unlikely(heap_is_sampling(heap))) {
-        stack_note_sample(heap, class);
-    }
-    stack_note_put(heap, class);
-    heap_note_release(heap);
     heap_tick_if_due(heap);
 }
 
@@ -418,34 +413,18 @@ static NOINLINE void free_of_other(void *block, struct extent *extent, struct he
     }
 }
 
-/* A medium slot or a block of pages, one way for both, where a thread frees both. `class` is the list that was
- * found: to work it out again costs a tenth of a pair's time. */
-static NOINLINE void free_any_listed(void *block, uintptr_t found, struct heap *heap,
-                                     unsigned class)
-{
-    struct extent *extent = found_extent(found);
-    if (unlikely(!magazine_try_put_any(heap, class, extent, block))) {
-        free_slow(block, extent, heap);
-    } else if (unlikely(heap->until_tick < 0 ||
-                        atomic_get(&heap->stack_pages) > heap->stack_alarm)) {
-        free_noted(extent);
-    }
-}
-
-/* What goes into the list of its class. Of a medium slot the page map tells all that is needed, so that
- * its slab's descriptor is not touched. */
+/* What goes into the list of its class: medium slots and blocks of pages. The page map tells all that is needed, so that
+ * no descriptor is touched. */
 HIT_PATH static NOINLINE void free_listed(void *block, uintptr_t found, struct heap *heap)
 {
     unsigned class = found_list(found);
     uint64_t reciprocal = list_reciprocals[class];
     if (unlikely(!distance_is_of_slot(found_distance(found, block), reciprocal))) {
         free_slow(block, found_extent(found), heap);
-    } else if (class >= heap->slot_lists) {
-        free_any_listed(block, found, heap, class);
     } else if (unlikely(!magazine_try_put(heap, class, block))) {
         free_unlisted(block, found_extent(found));
     } else if (unlikely(heap->until_tick < 0)) {
-        free_noted_slot(heap, class);
+        free_noted(heap, class);
     }
 }
 

@@ -43,6 +43,9 @@ ALWAYS_INLINE bool pages_still_fit(struct extent *extent, const void *block, siz
 HIT_PATH static NOINLINE void *realloc_other(void *block, uintptr_t found, size_t size)
 {
     struct extent *extent = found_extent(found);
+    if (found_has_list(found) && unlikely(heap_self->free[found_list(found)] == block)) {
+        harden_bad_block("realloc", extent, block);
+    }
     bool stays =
         found_has_list(found) && !extent_is_slab(extent) && pages_still_fit(extent, block, size);
     return likely(stays) ? block : realloc_slow(block, extent, size);

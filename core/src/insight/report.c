@@ -3,6 +3,8 @@
 
 #include "../memory/meta.h"
 #include "../os/memcheck.h"
+#include "../thread/chains.h"
+#include "../thread/heaps.h"
 #include "../thread/tray.h"
 
 #include <limits.h>
@@ -79,16 +81,30 @@ static void usage_add_guarded(struct usage *usage)
     usage->retained_bytes += guarded.mapped - guarded.active;
 }
 
+/* What lies in the lists of other threads, by their lengths: where lists hold blocks of pages these count as the program's. */
+static void usage_take_off_blocks(struct usage *usage)
+{
+    for (struct heap *heap = heap_first(); heap != NULL; heap = heap_after(heap)) {
+        size_t bytes = size_min(lists_pages(heap) << os_page_shift, usage->large_bytes);
+        usage->large_bytes -= bytes;
+        usage->cached_bytes += bytes;
+    }
+}
+
 static struct usage usage_now(void)
 {
     struct usage usage = {0};
     memcheck_enter();
     struct heap *heap = thread_enter();
     heap_return_lists(heap);
+    stack_set_private(heap, false);
     thread_leave(heap);
     trays_empty();
     for (unsigned i = 0; i < arenas_ever(); i++) {
         usage_add_arena(&usage, arena_ever_at(i));
+    }
+    if (!MW_CODED_LINKS) {
+        usage_take_off_blocks(&usage);
     }
     usage_add_guarded(&usage);
     usage.metadata_bytes = meta_bytes();

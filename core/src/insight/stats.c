@@ -30,13 +30,6 @@ static bool heap_counts(struct stats *stats, struct heap *heap)
     return arena != NULL && (stats->is_folded || arena->index < stats->arena_count);
 }
 
-/* Where the figures of an arena stand. */
-static struct stats_arena *place_of_arena(struct stats *stats, unsigned number)
-{
-    check(stats->is_folded || number < stats->arena_count);
-    return &stats->arenas[stats->is_folded ? 0 : number];
-}
-
 /* --- What heaps hold -------------------------------------------------------------------------- */
 
 /* A list may hold slots of any arenas in any order, so it is walked with the locks of all of them, from
@@ -54,15 +47,6 @@ static struct stats_class *class_of_slot_locked(struct stats *stats, unsigned lo
     unsigned class = slab_is_common(extent) ? common_block_class(extent, slab_index(extent, slot))
                                             : extent->slab.class;
     return &place_of_arena(stats, extent_arena(extent))->classes[class];
-}
-
-/* What follows in a list whose owner may be giving the slot to the program: with a memory tag by now. */
-ALWAYS_INLINE struct slot *slot_peek_next(struct slot *slot)
-{
-    uint64_t before = tags_ignore();
-    uintptr_t next = atomic_peek(&slot->link) ^ slot_link_key(slot);
-    tags_check_again(before);
-    return (struct slot *)next;
 }
 
 /* What is in a list was handed out, but not to the program. Each slot is looked at before its link is
@@ -151,6 +135,9 @@ static void read_heaps(struct stats *stats)
         for (unsigned class = 0; class < CLASSES; class ++) {
             of_heap[class].allocations -=
                 add_list_locked(stats, locked, atomic_peek(&heap->free[class]), SLAB_SLOTS_MAX);
+        }
+        for (unsigned class = CLASSES; !MW_CODED_LINKS && class < LIST_CLASSES; class ++) {
+            stats_walk_blocks_locked(stats, locked, atomic_peek(&heap->free[class]));
         }
         add_outboxes_locked(stats, locked, heap);
         if (MW_DELAY_FREE) {
@@ -546,7 +533,7 @@ __attribute__((no_sanitize("thread"))) static struct stats_heap stats_of_heap(st
         .arena = heap->arena != NULL ? heap->arena->index : 0,
         .is_used = heap->thread != NULL,
         .magazine_bytes = heap->magazine_bytes,
-        .stacked_bytes = less(atomic_get(&heap->stack_pages), atomic_get(&heap->robbed_pages))
+        .stacked_bytes = less(stack_pages_now(heap), atomic_get(&heap->robbed_pages))
                          << os_page_shift,
     };
     for (unsigned class = 1; class < CLASSES; class ++) {

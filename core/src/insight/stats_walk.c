@@ -121,3 +121,25 @@ static void stats_walk_arena(struct stats_arena *to, struct arena *arena)
     }
     add_huge_locked(to, arena);
 }
+
+__attribute__((no_sanitize("thread"))) static void
+stats_walk_blocks_locked(struct stats *stats, unsigned locked, struct slot *block)
+{
+    for (uint32_t i = 0; block != NULL && i <= LISTED_MOST; i++) {
+        struct extent *extent = pagemap_find(block);
+        if (extent_state(extent) != EXTENT_ACTIVE || extent_is_slab(extent) ||
+            extent->start != (uintptr_t)block || extent_arena(extent) >= locked) {
+            return;
+        }
+        struct stats_arena *to = place_of_arena(stats, extent_arena(extent));
+        struct stats_large *large = &to->large[large_class_of(extent_pages(extent), false)];
+        if (large->blocks == 0) {
+            return; /* it came after the walk */
+        }
+        large->blocks--;
+        to->figures.large_bytes -= extent_size(extent);
+        to->figures.stacked_bytes += extent_size(extent);
+        add_dirty(to, extent);
+        block = slot_peek_next(block);
+    }
+}

@@ -8,7 +8,28 @@
 #include "../slots/common.h"
 #include "stats.h"
 
+/* Where the figures of an arena stand. */
+ALWAYS_INLINE struct stats_arena *place_of_arena(struct stats *stats, unsigned number)
+{
+    check(stats->is_folded || number < stats->arena_count);
+    return &stats->arenas[stats->is_folded ? 0 : number];
+}
+
+/* What follows in a list whose owner may be giving the slot to the program: with a memory tag by now. */
+ALWAYS_INLINE struct slot *slot_peek_next(struct slot *slot)
+{
+    uint64_t before = tags_ignore();
+    uintptr_t next = atomic_peek(&slot->link) ^ slot_link_key(slot);
+    tags_check_again(before);
+    return (struct slot *)next;
+}
+
 /* Adds that. The locks of the arena and, where it has common slabs, of its pool are held. */
 static void stats_walk_arena(struct stats_arena *to, struct arena *arena);
+
+/* Counts the blocks of pages in a list as free, which stats_walk_arena took for the program's: where lists hold blocks and not
+ * their descriptors. The locks of the first `locked` arenas are held, so that nothing in them is unmapped; the list may
+ * change. */
+static void stats_walk_blocks_locked(struct stats *stats, unsigned locked, struct slot *block);
 
 #endif

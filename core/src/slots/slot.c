@@ -88,6 +88,12 @@ _Noreturn static COLD void slot_bad_content(const char *call, const struct slot 
 _Noreturn static COLD void harden_bad_block(const char *call, struct extent *extent,
                                             const void *block)
 {
+    if (!extent_is_slab(extent)) { /* a block of pages that lies in a list */
+        bool is_free = call[0] == 'f';
+        fault_simple(FAULT_DOUBLE_FREE, call, block, "%s of %p (a block of more than %zu bytes)%s",
+                     is_free ? "double free" : call, block, SLOT_MAX,
+                     is_free ? "" : ", which is free");
+    }
     uint32_t slot_size = extent->slab.slot_size;
     uintptr_t start = extent->start + (uintptr_t)slab_index(extent, block) * slot_size;
     if ((uintptr_t)block != start) {

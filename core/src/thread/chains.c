@@ -16,12 +16,215 @@ ALWAYS_INLINE bool list_count_matches(struct heap *heap, unsigned list)
     return (heap->free[list] == NULL) == (heap->rooms[list] == 0);
 }
 
+/* --- What lists hold -------------------------------------------------------------------------- */
+
+/* What a list holds in the place of a block, see magazine.h. */
+ALWAYS_INLINE struct slot *list_entry(struct extent *extent)
+{
+    return (struct slot *)(MW_CODED_LINKS ? (uintptr_t)extent : extent->start);
+}
+
+ALWAYS_INLINE struct extent *entry_extent(struct slot *entry)
+{
+    return MW_CODED_LINKS ? (struct extent *)entry : pagemap_find(entry);
+}
+
+/* Links of descriptors are never coded, those of blocks not where lists hold blocks. */
+ALWAYS_INLINE struct slot *entry_next(const struct slot *entry)
+{
+    return (struct slot *)entry->link;
+}
+
+/* A block is on its way into a list: where that holds blocks, it counts as the program's. */
+ALWAYS_INLINE void entry_begin(struct extent *extent, struct slot *next)
+{
+    list_entry(extent)->link = (uintptr_t)next;
+    if (!MW_CODED_LINKS) {
+        atomic_set(&extent->state, EXTENT_ACTIVE);
+    }
+    large_note_list(extent);
+}
+
+/* A block has left a list. The page map knows no list for it, so that a second free of it is noticed. */
+ALWAYS_INLINE void entry_end(struct extent *extent)
+{
+    if (!MW_CODED_LINKS) {
+        atomic_set(&extent->state, EXTENT_CACHED);
+        pagemap_set(extent->start, extent);
+    }
+}
+
+/* So many pages count for blocks in a list, each as its class has them. */
+ALWAYS_INLINE size_t list_pages(unsigned list, size_t count)
+{
+    return count * page_class_pages(page_class_of_block(list));
+}
+
 /* Counts blocks that come into a list, or leave it as an unsigned number wraps, other than by a free or a
  * malloc of the program. */
-ALWAYS_INLINE void list_count(struct heap *heap, unsigned list, size_t count)
+static void list_count(struct heap *heap, unsigned list, size_t count)
 {
+    size_t pages = list_pages(list, count);
     heap->puts[list] += count;
     heap->rooms[list] = (int16_t)(heap->rooms[list] - (int16_t)count);
+    heap->listed_pages += pages;
+    heap_count_stack(heap, pages);
+}
+
+/* --- What the hit paths did ------------------------------------------------------------------- */
+
+/* Of each block class, in units of 4 KiB. */
+#define GRANULES(i) \
+    9 << (i), 10 << (i), 11 << (i), 12 << (i), 13 << (i), 14 << (i), 15 << (i), 16 << (i)
+static const int16_t block_granules[BLOCK_CLASSES] = {GRANULES(0), GRANULES(1), GRANULES(2),
+                                                      GRANULES(3), GRANULES(4), GRANULES(5),
+                                                      GRANULES(6), GRANULES(7)};
+#undef GRANULES
+
+/* A compiler makes a few vector operations of the loops over all block classes: each tick has some. */
+__attribute__((no_sanitize("thread"))) static size_t lists_pages(const struct heap *heap)
+{
+    const int16_t *rooms = heap->rooms + CLASSES;
+    int32_t granules = 0;
+    for (unsigned i = 0; i < BLOCK_CLASSES; i++) {
+        granules -= rooms[i] * block_granules[i];
+    }
+    return (size_t)granules >> (os_page_shift - GRANULE_SHIFT);
+}
+
+static void lists_count(struct heap *heap)
+{
+    if (!heap->is_private) {
+        return;
+    }
+    size_t pages = lists_pages(heap);
+    if (pages != heap->listed_pages) {
+        heap_count_stack(heap, pages - heap->listed_pages);
+        heap->listed_pages = pages;
+    }
+}
+
+__attribute__((no_sanitize("thread"))) static size_t stack_pages_now(const struct heap *heap)
+{
+    return atomic_get(&heap->stack_pages) - heap->listed_pages + lists_pages(heap);
+}
+
+/* Before more blocks leave a list than are known to be in all of them. */
+ALWAYS_INLINE void lists_count_before(struct heap *heap, unsigned list, size_t count)
+{
+    if (heap->listed_pages < list_pages(list, count)) {
+        lists_count(heap);
+    }
+}
+
+/* A list may become longer by an eighth of what the stacks may still take, or by half of what it might before if that is
+ * more: what it was not long ago. So a free looks at the stacks when much has come, and hardly ever otherwise. */
+#define ROOM_SHARE_LOG2 3u
+
+/* So many more blocks of any of the eight classes in the same doubling. */
+static int16_t lists_share(struct heap *heap, unsigned doubling)
+{
+    size_t pages = atomic_get(&heap->stack_pages);
+    size_t left = heap->stack_alarm > pages ? heap->stack_alarm - pages : 0;
+    size_t granules = left << (os_page_shift - GRANULE_SHIFT);
+    return (int16_t)size_min(granules >> (doubling + 4 + ROOM_SHARE_LOG2), LISTED_MOST / 2);
+}
+
+ALWAYS_INLINE int16_t list_limit(int16_t limit, int16_t count, int16_t share)
+{
+    int16_t spare = (int16_t)((limit - count) / 2);
+    int16_t most = (int16_t)(count + (spare > share ? spare : share));
+    most = most < LISTED_MOST ? most : LISTED_MOST;
+    return most > 1 ? most : 1;
+}
+
+static void list_give_room(struct heap *heap, unsigned list)
+{
+    unsigned i = list - CLASSES;
+    int16_t *limit = heap_limit(heap, list);
+    *limit = list_limit(*limit, (int16_t)-heap->rooms[list], lists_share(heap, i / 8));
+}
+
+static void lists_look(struct heap *heap)
+{
+    if (!heap->is_private) {
+        return;
+    }
+    const int16_t *rooms = heap->rooms + CLASSES;
+    for (unsigned i = 0; i < BLOCK_CLASSES; i++) {
+        int16_t count = (int16_t)-rooms[i];
+        heap->least[i] = heap->least[i] < count ? heap->least[i] : count;
+    }
+    int16_t *limits = heap_limit(heap, CLASSES);
+    for (unsigned doubling = 0; doubling < BLOCK_CLASSES / 8; doubling++) {
+        int16_t share = lists_share(heap, doubling);
+        for (unsigned i = 8 * doubling; i < 8 * doubling + 8; i++) {
+            int16_t limit = list_limit(limits[i], (int16_t)-rooms[i], share);
+            limits[i] = limits[i] != 0 ? limit : 0;
+        }
+    }
+}
+
+static void list_close(struct heap *heap, unsigned list)
+{
+    check(heap->free[list] == NULL && heap->rooms[list] == 0);
+    *heap_limit(heap, list) = 0;
+    heap->least[list - CLASSES] = 0;
+}
+
+static void lists_close_empty(struct heap *heap)
+{
+    for (unsigned list = CLASSES; list < LIST_CLASSES; list++) {
+        if (heap->rooms[list] == 0) {
+            list_close(heap, list);
+        }
+    }
+}
+
+static bool list_begins_to_age(struct heap *heap, unsigned class)
+{
+    if (MW_CODED_LINKS || !stack_is_listed(heap, class) ||
+        atomic_get(&heap->stacks[class]) != NULL) {
+        return false; /* there all have the stamp of when they came */
+    }
+    unsigned list = block_class_of(class);
+    int16_t *least = &heap->least[list - CLASSES];
+    bool was_empty = *least == 0;
+    if (was_empty) {
+        *least = (int16_t)magazine_count(heap, list);
+    }
+    return was_empty;
+}
+
+/* Where lists hold blocks, a block in one looks like the program's. */
+#define LOOKED_AT_MOST 64u
+
+static bool list_has_block(struct heap *heap, struct extent *extent)
+{
+    unsigned class = page_class_below(extent_pages(extent));
+    if (MW_CODED_LINKS || class >= PAGE_CLASSES || !stack_is_listed(heap, class)) {
+        return false;
+    }
+    struct slot *entry = heap->free[block_class_of(class)];
+    for (unsigned i = 0; i < LOOKED_AT_MOST && entry != NULL; i++) {
+        if (entry == list_entry(extent)) {
+            return true;
+        }
+        entry = entry_next(entry);
+    }
+    return false;
+}
+
+/* --- Chains ----------------------------------------------------------------------------------- */
+
+static size_t chain_pages(struct extent *chain)
+{
+    size_t pages = 0;
+    for (struct extent *at = chain; at != NULL; at = at->slab.below) {
+        check(extent_state(at) == EXTENT_CACHED);
+        pages += extent_pages(at);
+    }
+    return pages;
 }
 
 static struct extent *chain_cut(struct extent **chain, size_t keep)
@@ -48,13 +251,44 @@ static struct extent *chain_join(struct extent *upper, struct extent *lower)
     return upper;
 }
 
-/* The chain that a list has. Owner. */
+/* Whether an entry of a list is the start of a block of pages: one that the program freed twice may lie in a list twice, and
+ * have become something else when it comes out for the second time. */
+static bool block_is_listed_as(struct extent *extent, struct slot *entry)
+{
+    return extent->start == (uintptr_t)entry && !extent_is_slab(extent) &&
+           extent_state(extent) == EXTENT_ACTIVE;
+}
+
+/* The chain that a list has. What free put there on the hit path gets its stamp now; it lies above the `least` that were
+ * there all the time. Owner. */
 static struct extent *list_take_all(struct heap *heap, unsigned list)
 {
     check(list_count_matches(heap, list) || heap->is_orphan); /* its owner ended anywhere */
-    struct extent *chain = (struct extent *)heap->free[list];
+    struct slot *entry = heap->free[list];
+    int32_t young = -heap->rooms[list] - heap->least[list - CLASSES];
+    if (heap->rooms[list] == 0 && entry == NULL) {
+        return NULL;
+    }
+    lists_count_before(heap, list, magazine_count(heap, list));
     heap->free[list] = NULL;
     list_count(heap, list, -(size_t)magazine_count(heap, list));
+    struct extent *chain = NULL;
+    struct extent **end = &chain;
+    for (; entry != NULL; young--) {
+        struct extent *extent = entry_extent(entry);
+        if (!MW_CODED_LINKS && unlikely(!block_is_listed_as(extent, entry))) {
+            break;
+        }
+        entry = entry_next(entry);
+        if (!MW_CODED_LINKS && young > 0) {
+            extent->slab.stamp = clock_stamp();
+        }
+        entry_end(extent);
+        heap_count_stack(heap, extent_pages(extent));
+        *end = extent;
+        end = &extent->slab.below;
+    }
+    *end = NULL;
     return chain;
 }
 
@@ -100,11 +334,17 @@ static void stack_put(struct heap *heap, unsigned class, struct extent *chain)
     check(heap->free[list] == NULL && heap->rooms[list] == 0);
     uint32_t turns = heap_is_sampling(heap) ? heap_turns_of(heap, list) : LISTED_MOST;
     struct extent *rest = chain_cut(&chain, size_min(turns, LISTED_MOST));
-    heap->free[list] = (struct slot *)chain;
-    for (struct extent *at = chain; at != NULL; at = at->slab.below) {
-        large_note_list(at);
+    heap_count_stack(heap, -chain_pages(chain));
+    heap->free[list] =
+        chain != NULL ? list_entry(chain) : NULL; /* NULL: the first one is a sample */
+    while (chain != NULL) {
+        struct extent *below = chain->slab.below;
+        entry_begin(chain, below != NULL ? list_entry(below) : NULL);
         list_count(heap, list, 1);
+        chain = below;
     }
+    list_give_room(heap, list);
+    heap->least[list - CLASSES] = (int16_t)magazine_count(heap, list);
     if (rest != NULL) {
         cell_put(&heap->stacks[class], rest);
         heap->mark_thinning[list - CLASSES] = heap->sampler.thinning;
@@ -114,16 +354,18 @@ static void stack_put(struct heap *heap, unsigned class, struct extent *chain)
 static void stack_push(struct heap *heap, unsigned class, struct extent *extent)
 {
     if (!stack_is_listed(heap, class) || heap->rooms[block_class_of(class)] <= -LISTED_MOST) {
+        entry_end(extent);
+        heap_count_stack(heap, extent_pages(extent)); /* from then on it may be a robber's */
         extent->slab.below = cell_empty(&heap->stacks[class]);
         cell_put_unlisted(heap, class, extent);
         return;
     }
     unsigned list = block_class_of(class);
-    large_note_list(extent);
-    extent->slab.below = (struct extent *)heap->free[list]; /* never encoded, see list_next */
+    entry_begin(extent, heap->free[list]);
     order_stores();
-    heap->free[list] = (struct slot *)extent;
+    heap->free[list] = list_entry(extent);
     list_count(heap, list, 1);
+    list_give_room(heap, list);
     if (unlikely(heap_is_sampling(heap)) && heap_turn_is_sample(heap, list)) {
         stack_mark(heap, class, heap->sampler.taken_thinning);
     }
@@ -135,14 +377,18 @@ static void stack_put_back(struct heap *heap, unsigned class, struct extent *ext
     atomic_set(&extent->state, EXTENT_CACHED);
     heap->listed_block = NULL; /* nor is it known to be a sample any more */
     stack_push(heap, class, extent);
-    heap_count_stack(heap, extent_pages(extent));
 }
 
 /* The block on top of a cell, NULL if there is none; what lies below it comes back. Owner. */
 static struct extent *cell_pop(struct heap *heap, unsigned class)
 {
     struct extent *extent = cell_empty(&heap->stacks[class]);
-    if (extent != NULL && extent->slab.below != NULL) {
+    if (extent == NULL) {
+        return NULL;
+    }
+    check(atomic_get(&heap->stack_pages) >= extent_pages(extent));
+    heap_count_stack(heap, -extent_pages(extent));
+    if (extent->slab.below != NULL) {
         stack_put(heap, class, extent->slab.below);
     }
     return extent;
@@ -151,10 +397,15 @@ static struct extent *cell_pop(struct heap *heap, unsigned class)
 /* The block on top of a list; NULL if it is empty. Owner. */
 static struct extent *list_pop(struct heap *heap, unsigned list)
 {
-    struct extent *extent = (struct extent *)heap->free[list];
-    if (extent != NULL) {
-        heap->free[list] = (struct slot *)extent->slab.below;
+    struct slot *entry = heap->free[list];
+    struct extent *extent = NULL;
+    if (entry != NULL) {
+        int16_t *least = &heap->least[list - CLASSES];
+        extent = entry_extent(entry);
+        heap->free[list] = entry_next(entry);
+        lists_count_before(heap, list, 1);
         list_count(heap, list, -(size_t)1);
+        *least = (int16_t)size_min((size_t)*least, magazine_count(heap, list));
         check(list_count_matches(heap, list));
     }
     return extent;
@@ -189,10 +440,8 @@ static struct extent *stack_pop(struct heap *heap, unsigned class)
     if (extent == NULL) {
         return NULL;
     }
-    check(extent_state(extent) == EXTENT_CACHED && !extent_is_slab(extent));
+    check(!extent_is_slab(extent));
     check(page_class_below(extent_pages(extent)) == class && !heap_is_anothers(heap));
-    check(atomic_get(&heap->stack_pages) >= extent_pages(extent));
-    heap_count_stack(heap, -extent_pages(extent));
     atomic_set(&extent->state, EXTENT_ACTIVE);
     return extent;
 }

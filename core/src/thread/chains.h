@@ -23,16 +23,45 @@ ALWAYS_INLINE bool stack_is_listed(struct heap *heap, unsigned class)
     return heap->is_private && page_class_is_listed(class) && class < heap->listed_end;
 }
 
+/* Counts what lies in lists now into stack_pages. Owner. */
+static void lists_count(struct heap *heap);
+
+/* What lies in lists, in pages. Any thread: others may be changing it. */
+static size_t lists_pages(const struct heap *heap);
+
+/* stack_pages as that would make it. Any thread: others may be changing it. */
+static size_t stack_pages_now(const struct heap *heap);
+
+/* Sets the limit of a list by what the stacks may still take. lists_count has been called. Owner. */
+static void list_give_room(struct heap *heap, unsigned list);
+
+/* The same of all lists, and notes how long they are at least. Owner, now and then. */
+static void lists_look(struct heap *heap);
+
+/* A list that is empty has no room any more, and all that are empty. Owner. */
+static void list_close(struct heap *heap, unsigned list);
+static void lists_close_empty(struct heap *heap);
+
+/* Whether all that a stack has lies in a list which was empty at some time lately: what came since counts as old only
+ * if it is there for long from now on. Owner. */
+static bool list_begins_to_age(struct heap *heap, unsigned class);
+
+/* Whether a block that comes past its list, which has no room, lies there already: among the first ones. Owner. */
+static bool list_has_block(struct heap *heap, struct extent *extent);
+
 /* Cuts a chain behind its first `keep` blocks. Returns the rest. */
 static struct extent *chain_cut(struct extent **chain, size_t keep);
 
-/* The whole chain of a class; NULL if there is none. Owner. */
+/* The pages of a chain. They stay CACHED until the arena has them, so that a second free of one is noticed. */
+static size_t chain_pages(struct extent *chain);
+
+/* The whole chain of a class, which stays counted; NULL if there is none. Owner. */
 static struct extent *stack_take_all(struct heap *heap, unsigned class);
 
-/* Puts a chain where there is none. Owner. */
+/* Puts a chain that is counted where there is none. Owner. */
 static void stack_put(struct heap *heap, unsigned class, struct extent *chain);
 
-/* Puts a block on top. Owner. */
+/* Puts a block on top, and counts it. Owner. */
 static void stack_push(struct heap *heap, unsigned class, struct extent *extent);
 
 /* Takes the top of a stack; NULL if it is empty. */

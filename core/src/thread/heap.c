@@ -577,8 +577,7 @@ static void heap_abandon(struct heap *heap)
         unsigned class = (unsigned)__builtin_ctzl(left);
         heap_return_list(heap, class);
         if (class_is_medium(class)) {
-            check(heap->rooms[class] == 0);
-            *heap_magazine(heap, class) = (struct magazine){0};
+            magazine_close(heap, class);
         } else {
             bin_abandon(heap, &heap->bins[class]);
         }

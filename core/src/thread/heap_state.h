@@ -65,12 +65,10 @@ struct bin {
     bool is_scarce : 1;     /* slabs are nearly full or many, see keep.h */
 };
 
-/* The free slots of a medium class, or blocks of a block class, that a heap holds: the list is
- * heap->free[class]. */
+/* The free slots of a medium class that a heap holds: the list is heap->free[class]. */
 struct magazine {
-    uint16_t limit;  /* of the length; 0: the thread does not allocate the class; none is private */
-    uint8_t emptied; /* of slots: visits to the depot to empty it since it was filled there */
-    bool was_filled_from_holes; /* then there may be slots of common slabs in the list */
+    uint8_t emptied : 7; /* visits to the depot to empty it since it was filled there */
+    uint8_t was_filled_from_holes : 1; /* then there may be slots of common slabs in the list */
 };
 
 /* Slots of one slab that the heap does not own, on their way there. */
@@ -139,27 +137,25 @@ struct candidate {
  * one page of its heap. */
 struct heap {
     struct slot *free[LIST_CLASSES]; /* the hit path's lists */
-    /* malloc looks up the class of requests up to so many bytes, and pops its list without regard to blocks of
-     * pages: see heap_set_way. */
+    /* malloc looks up the class of requests up to so many bytes: see heap_set_way. */
     size_t table_most;
-    uint32_t slot_lists; /* classes whose lists free pushes to without regard to blocks of pages */
-    int32_t until_tick;  /* slots and blocks to hand out or take until the clock is read */
-    uint16_t list_max;   /* slots that are handed out at a time: one of LIST_MAX_* */
-    uint16_t uncut_most; /* a list of a slab that is no longer is handed out whole */
+    int32_t until_tick;     /* slots and blocks to hand out or take until the clock is read */
+    uint16_t list_max;      /* slots that are handed out at a time: one of LIST_MAX_* */
+    uint16_t uncut_most;    /* a list of a slab that is no longer is handed out whole */
     uint8_t stack_resident; /* of 64 pages in stacks, so many were resident at the last probe */
     uint8_t probe_pause;    /* how often the last probe may still be believed */
-    uint8_t way_ticks;      /* ticks, see heap_choose_way */
+    uint8_t way_ticks;      /* ticks, see heap_look_at_lists */
     bool is_counting;       /* every call adds to the next two, see thread_count */
     uint64_t allocated;     /* bytes, since the thread began to count */
     uint64_t deallocated;   /* bytes */
     struct arena *arena;
     size_t magazine_bytes;      /* what the limits of the magazines amount to */
     uint64_t classes_used;      /* a bit per class that may have slabs or a magazine */
-    _Atomic size_t stack_pages; /* in stacks, too many after a robbery; written by the owner */
-    size_t stack_limit;  /* pages; above it the older half of each stack goes to the arenas */
-    size_t stack_alarm;  /* pages; above it a free looks at the stacks: the limit, or WAITING_BYTES
+    _Atomic size_t stack_pages; /* in stacks, see stack.h; written by the owner */
+    size_t stack_limit;       /* pages; above it the older half of each stack goes to the arenas */
+    size_t stack_alarm;       /* pages; below it lists have room: the limit, or WAITING_BYTES
                                while the lists are long */
-    uint64_t blocks_put; /* the sum of `puts` of block classes when it was looked at last */
+    uint64_t blocks_put;      /* the sum of `puts` of block classes when it was looked at last */
     size_t slab_pages_due;    /* see heap_put_slab_pages */
     bool takes_blocks;        /* the thread has allocated large blocks since the heap settled */
     bool is_private;          /* the chains of block classes lie in lists, not in cells */
@@ -202,10 +198,11 @@ struct heap {
         large_counts[LARGE_CLASSES]; /* large blocks that the program was given past the lists */
 
     struct outbox outboxes[OUTBOXES];
-    struct magazine magazines[LIST_CLASSES + 1 - SMALL_CLASSES];
-    struct extent
-        no_block; /* the hit paths write here what of a block belongs into its descriptor. Active since
-                     slot_lists became 0 for the first time; not before, as it would cost each thread a page */
+    struct magazine magazines[MEDIUM_CLASSES];
+    /* How long the list of a medium or block class may be; 0: the thread does not allocate the class, or the stack is
+     * public. */
+    int16_t limits[LIST_CLASSES - SMALL_CLASSES];
+    int16_t least[BLOCK_CLASSES]; /* the length that a list of blocks had at least, see chains.h */
 #if MW_DELAY_FREE
     struct delay delay;
 #endif
@@ -223,6 +220,7 @@ struct heap {
     uint8_t sample_thinning[CLASSES];     /* by which sample_at was chosen, see sample.h */
     uint8_t mark_thinning[BLOCK_CLASSES]; /* the same of the block on top of a cell, see stack.h */
     struct candidate candidate;           /* what until_tick may end at */
+    size_t listed_pages;           /* of stack_pages: in lists, when they were counted last */
     unsigned listed_end;           /* while is_private: page classes from here on stay in cells */
     unsigned listed_most;          /* what that might have been */
     bool has_unlisted;             /* since then a block was put into a cell, perhaps above them */
@@ -249,8 +247,8 @@ struct heap {
 /* A heap begins where a page does. */
 static_assert(offsetof(struct heap, counts) + SMALL_CLASSES * sizeof(struct class_counts) <= 4096,
               "a thread that allocates small blocks writes to one page of its heap");
-static_assert(offsetof(struct heap, magazines) +
-                      (CLASS_OF(8 * KiB) - SMALL_CLASSES) * sizeof(struct magazine) <=
+static_assert(offsetof(struct heap, limits) +
+                      (CLASS_OF(8 * KiB) - SMALL_CLASSES) * sizeof(int16_t) <=
                   2 * 4096,
               "one that allocates medium ones of up to 8 KiB, or frees those of others, to two");
 
@@ -434,7 +432,12 @@ ALWAYS_INLINE void heap_set_alarm(struct heap *heap)
 
 ALWAYS_INLINE struct magazine *heap_magazine(struct heap *heap, unsigned class)
 {
-    return &heap->magazines[(size_t) class - SMALL_CLASSES]; /* a constant beside the index */
+    return &heap->magazines[class - SMALL_CLASSES];
+}
+
+ALWAYS_INLINE int16_t *heap_limit(struct heap *heap, unsigned class)
+{
+    return &heap->limits[(size_t) class - SMALL_CLASSES]; /* a constant beside the index */
 }
 
 /* The length of a list of medium slots or of blocks. */
@@ -449,15 +452,13 @@ ALWAYS_INLINE void magazine_set_count(struct heap *heap, unsigned class, uint32_
 }
 
 /* The most blocks of pages that a private list has: so many can be counted. What comes more waits in the cell. */
-#define LISTED_MOST MW_LIMIT(INT16_MAX, 256)
+#define LISTED_MOST MW_LIMIT(INT16_MAX / 2, 256)
 
-/* Chooses the way of malloc and free: where `is_mixed`, the one for slots and blocks of pages alike, which has no
- * branch on what a block is; see magazine.h. */
+/* Chooses the way of malloc: where `is_mixed`, all classes above SMALL_MAX are worked out in one way, as nobody can foretell
+ * whether a request is above SLOT_MAX. */
 ALWAYS_INLINE void heap_set_way(struct heap *heap, bool is_mixed)
 {
-    bool has_lists = MW_PAGEMAP_LISTS && !is_mixed;
-    heap->table_most = has_lists ? SLOT_MAX : SMALL_MAX;
-    heap->slot_lists = has_lists ? CLASSES : 0;
+    heap->table_most = MW_PAGEMAP_LISTS && !is_mixed ? SLOT_MAX : SMALL_MAX;
 }
 
 ALWAYS_INLINE void heap_note_class(struct heap *heap, unsigned class)

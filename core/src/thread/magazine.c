@@ -137,26 +137,26 @@ static size_t magazines_budget(struct heap *heap)
 
 static void magazine_grow(struct heap *heap, unsigned class)
 {
-    struct magazine *magazine = heap_magazine(heap, class);
+    int16_t *limit = heap_limit(heap, class);
     uint32_t slot_size = class_size(class);
     uint32_t most = magazine_most(class);
     size_t more = LIMIT_STEP * slot_size;
-    if (magazine->limit + LIMIT_STEP <= most &&
+    if ((uint32_t)*limit + LIMIT_STEP <= most &&
         heap->magazine_bytes + more <= magazines_budget(heap)) {
-        magazine->limit += LIMIT_STEP;
+        *limit = (int16_t)(*limit + (int)LIMIT_STEP);
         heap->magazine_bytes += more;
-        check(heap->magazine_bytes >= (size_t)magazine->limit * slot_size);
+        check(heap->magazine_bytes >= (size_t)*limit * slot_size);
     }
 }
 
 static void magazine_shrink(struct heap *heap, unsigned class)
 {
-    struct magazine *magazine = heap_magazine(heap, class);
-    uint16_t limit = magazine->limit / 2;
-    check(heap->magazine_bytes >= (size_t)(magazine->limit - limit) * class_size(class));
-    check(magazine_count(heap, class) <= (uint32_t)limit);
-    heap->magazine_bytes -= (size_t)(magazine->limit - limit) * class_size(class);
-    magazine->limit = limit;
+    int16_t *limit = heap_limit(heap, class);
+    uint32_t half = (uint32_t)*limit / 2;
+    size_t less = ((uint32_t)*limit - half) * (size_t)class_size(class);
+    check(heap->magazine_bytes >= less && magazine_count(heap, class) <= half);
+    heap->magazine_bytes -= less;
+    *limit = (int16_t)half;
 }
 
 /* In a crowd, and of a thread that calls rarely or clears up, nobody may come for what lies in a batch for long. */
@@ -293,7 +293,8 @@ static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_b
     struct magazine *magazine = heap_magazine(heap, class);
     check(heap->free[class] == NULL && heap->rooms[class] == 0 && !heap_is_anothers(heap));
     heap_note_class(heap, class);
-    uint32_t want = heap->list_max == LIST_MAX_IDLE ? 1 : magazine->limit / 2 + 1u;
+    uint32_t want =
+        heap->list_max == LIST_MAX_IDLE ? 1 : (uint32_t)*heap_limit(heap, class) / 2 + 1;
     if (unlikely(heap_is_sampling(heap)) && want > heap->list_max) {
         want = heap->list_max;
     }
@@ -313,11 +314,12 @@ static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_b
     return slot;
 }
 
-static bool magazine_is_draining(struct heap *heap, struct magazine *magazine)
+static bool magazine_is_draining(struct heap *heap, unsigned class)
 {
+    uint8_t visits = heap_magazine(heap, class)->emptied;
     return heap_is_of_crowd(heap)
-               ? magazine->emptied >= EMPTIED_MOST_IN_CROWD
-               : magazine->emptied >= EMPTIED_MOST && magazine->limit >= 2 * MAGAZINE_LEAST;
+               ? visits >= EMPTIED_MOST_IN_CROWD
+               : visits >= EMPTIED_MOST && *heap_limit(heap, class) >= 2 * (int)MAGAZINE_LEAST;
 }
 
 /* Takes all slots off a magazine but so many, which were freed last. */
@@ -349,7 +351,7 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
     struct magazine *magazine = heap_magazine(heap, class);
     check(class_is_medium(class) && !magazine_wants(heap, class));
     heap_note_class(heap, class);
-    if (magazine->limit == 0) {
+    if (*heap_limit(heap, class) == 0) {
         check(heap->rooms[class] == 0 && heap->free[class] == NULL);
         if (unlikely(magazine_bounds.some_are_none) && magazine_most(class) == 0) {
             slot_set_next(slot, NULL);
@@ -359,14 +361,14 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
         heap_free_to_tray(heap, extent, slot); /* a thread that does not allocate such slots */
         return;
     }
-    bool is_draining = magazine_is_draining(heap, magazine);
+    bool is_draining = magazine_is_draining(heap, class);
     if (!is_draining) {
         magazine_grow(heap, class);
     }
     bool is_full = !magazine_wants(heap, class);
     bool is_kept = false;
     if (is_full) {
-        uint32_t keep = magazine->limit / (is_draining ? 4u : 2u);
+        uint32_t keep = (uint32_t)*heap_limit(heap, class) / (is_draining ? 4 : 2);
         uint32_t given_up = magazine_count(heap, class) - keep;
         struct slot *rest = magazine_cut(heap, class, keep);
         is_kept = !is_draining && magazine_may_give_batch(heap, magazine) &&
@@ -376,13 +378,13 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
         }
     }
     if ((is_full && !is_kept) || heap_is_of_crowd(heap)) {
-        magazine->emptied = (uint8_t)size_min(magazine->emptied + 1u, EMPTIED_MOST);
+        magazine->emptied = (unsigned)size_min(magazine->emptied + 1u, EMPTIED_MOST) & 127u;
     }
     if (is_draining) {
         magazine_shrink(heap, class);
     }
     if (!magazine_try_put(heap, class, slot)) {
-        check(is_draining && magazine->limit == 0);
+        check(is_draining && *heap_limit(heap, class) == 0);
         heap_free_to_tray(heap, extent, slot);
     } else if (unlikely(heap_is_sampling(heap))) {
         magazine_note_put(heap, class);
@@ -407,7 +409,7 @@ static void magazine_return(struct heap *heap, unsigned class)
 
 static bool magazine_is_valid(struct heap *heap, unsigned class)
 {
-    struct magazine *magazine = heap_magazine(heap, class);
+    int16_t limit = *heap_limit(heap, class);
     uint32_t count = 0;
     for (struct slot *slot = heap->free[class]; slot != NULL; slot = slot_next(slot)) {
         struct extent *extent = pagemap_find(slot);
@@ -415,6 +417,6 @@ static bool magazine_is_valid(struct heap *heap, unsigned class)
                                        : extent->slab.class == class);
         require(++count <= magazine_count(heap, class));
     }
-    return count == magazine_count(heap, class) && heap->rooms[class] + magazine->limit >= 0 &&
-           heap->magazine_bytes >= (size_t)magazine->limit * class_size(class);
+    return count == magazine_count(heap, class) && heap->rooms[class] + limit >= 0 &&
+           heap->magazine_bytes >= (size_t)limit * class_size(class);
 }

@@ -4,10 +4,10 @@
  * pushes to it, whichever slab the slot is of and whoever allocated it. An empty magazine is filled
  * to half its limit from an arena's depot, a full one is emptied to half.
  *
- * Blocks of pages, while the heap's stacks are private, lie in lists of their own classes, and are
- * popped and pushed by the same instructions: where sizes are mixed, each branch on what a block is
- * would be wrong at every second call. A block's place in the list is its descriptor, a slot's is the
- * slot; what is written to a descriptor goes to heap->no_block if there is none.
+ * Blocks of pages, while the heap's stacks are private, lie in lists of their own classes, and in the fast build are popped
+ * and pushed by the same instructions, each linked by its first word: where sizes are mixed, each branch on what a block is
+ * would be wrong at every second call, and its descriptor would be one more line of memory. Meanwhile they are ACTIVE, as a
+ * slot in a magazine counts as handed out by its slab.
  *
  * What is in a magazine nobody else can use, so the limit begins low, grows with each visit to the
  * depot, is halved when the heap settles, and falls while the thread only frees: a thread that uses
@@ -74,21 +74,11 @@ static void magazines_load(void);
  * aligned to what divides their size. */
 static struct slot *magazine_fill(struct heap *heap, unsigned class, bool must_be_aligned);
 
-/* One of two pointers, by whether a class is one of blocks of pages. Nobody can foretell that where sizes are
- * mixed, so there must be no branch. */
-ALWAYS_INLINE void *block_or(void *block, void *other, unsigned class)
+/* Where links are coded, a list of blocks of pages holds their descriptors: what the program may write to is not followed.
+ * Else it holds the blocks, as a list of slots does, so that the hit paths need not know what it is a list of. */
+ALWAYS_INLINE bool class_has_descriptors(unsigned class)
 {
-    opaque(class);
-    void *chosen = __builtin_expect_with_probability(class >= CLASSES, 1, 0.5) ? block : other;
-    opaque(chosen);
-    return chosen;
-}
-
-/* What stands behind the top of a list. Blocks of pages are linked by their descriptors, whose links
- * need no key. */
-ALWAYS_INLINE struct slot *list_next(const struct slot *top, unsigned class)
-{
-    return MW_CODED_LINKS && class >= CLASSES ? (struct slot *)top->link : slot_next(top);
+    return MW_CODED_LINKS && class >= CLASSES;
 }
 
 /* Takes the top of the list of a medium or block class, which is not empty, for the program, which
@@ -97,28 +87,41 @@ ALWAYS_INLINE void *magazine_pop(struct heap *heap, unsigned class, size_t size)
 {
     struct slot *slot = heap->free[class];
     check(heap->rooms[class] < 0 && !heap_is_anothers(heap));
-    if (MW_SLOT_BITMAP && class < CLASSES) {
-        harden_slot_leaves(slot, class);
-    }
-    heap->no_block.start = (uintptr_t)slot;
-    struct extent *extent = block_or(slot, &heap->no_block, class);
-    check(class < CLASSES || extent_size(extent) >= class_size(class));
-    heap->free[class] = list_next(slot, class);
     heap->rooms[class]++;
-    heap_count_stack(heap, -extent_pages(extent));
-    atomic_set(&extent->state, EXTENT_ACTIVE);
-    if (MW_SLOT_BITMAP && class < CLASSES) {
-        harden_slot_taken(pagemap_find(slot), slot, size, 0);
-    } else {
+    if (class_has_descriptors(class)) {
+        struct extent *extent = (struct extent *)slot;
+        check(extent_size(extent) >= class_size(class));
+        heap->free[class] = (struct slot *)slot->link; /* not coded itself */
+        atomic_set(&extent->state, EXTENT_ACTIVE);
         canary_place_large(extent, size);
+        return (void *)extent->start;
     }
-    return (void *)extent->start;
+    struct extent *extent = harden_slot_leaves(slot, class);
+    heap->free[class] = slot_next(slot);
+    harden_slot_taken(extent, slot, size, 0);
+    return slot;
+}
+
+/* Whether a block of pages may come from this list, as that of the class below is empty: it is an eighth larger at most, and
+ * the slow path would take it too. */
+ALWAYS_INLINE bool magazine_may_replace(struct heap *heap, unsigned class)
+{
+    return class > CLASSES && class < LIST_CLASSES && heap->free[class] != NULL &&
+           !heap_is_sampling(heap);
+}
+
+/* An empty magazine is that of a thread which does not allocate the class. */
+ALWAYS_INLINE void magazine_close(struct heap *heap, unsigned class)
+{
+    check(heap->rooms[class] == 0);
+    *heap_magazine(heap, class) = (struct magazine){0};
+    *heap_limit(heap, class) = 0;
 }
 
 /* Whether there may be more in the list of a medium or block class. */
 ALWAYS_INLINE bool magazine_wants(struct heap *heap, unsigned class)
 {
-    return heap->rooms[class] > (int16_t)-heap_magazine(heap, class)->limit;
+    return heap->rooms[class] > (int16_t) - *heap_limit(heap, class);
 }
 
 /* Whether the list of a class has room for what the program freed; `slot` is its place there. Ends the
@@ -135,41 +138,19 @@ ALWAYS_INLINE bool magazine_has_room(struct heap *heap, unsigned class, struct s
     return true;
 }
 
-ALWAYS_INLINE void magazine_push(struct heap *heap, unsigned class, struct slot *slot)
-{
-    slot_push(&heap->free[class], slot);
-    heap->rooms[class]--;
-    heap->puts[class]++;
-    heap->until_tick--;
-}
-
-/* Takes a slot that the program freed, if there is room. */
+/* Takes a slot, or where lists have no descriptors a block of pages, that the program freed, if there is room. */
 ALWAYS_INLINE bool magazine_try_put(struct heap *heap, unsigned class, struct slot *slot)
 {
     if (!magazine_has_room(heap, class, slot)) {
         return false;
     }
-    check(class < CLASSES && slab_is_of_depot(pagemap_find(slot)) &&
-          slab_has_slot(pagemap_find(slot), slot));
-    magazine_push(heap, class, slot);
-    return true;
-}
-
-/* The same of a slot or a block of pages. */
-ALWAYS_INLINE bool magazine_try_put_any(struct heap *heap, unsigned class, struct extent *extent,
-                                        void *block)
-{
-    struct slot *slot = block_or(extent, block, class);
-    struct extent *pages = block_or(extent, &heap->no_block, class);
-    if (unlikely(extent_state(pages) != EXTENT_ACTIVE) || !magazine_has_room(heap, class, slot)) {
-        return false;
-    }
-    check(!MW_CODED_LINKS && (class < CLASSES) == extent_is_slab(extent));
-    pages->slab.stamp = clock_stamp();
-    atomic_set(&pages->state, EXTENT_CACHED);
-    atomic_set(&heap->no_block.state, EXTENT_ACTIVE);
-    heap_count_stack(heap, extent_pages(pages));
-    magazine_push(heap, class, slot);
+    check(class >= CLASSES
+              ? pagemap_find(slot)->start == (uintptr_t)slot
+              : slab_is_of_depot(pagemap_find(slot)) && slab_has_slot(pagemap_find(slot), slot));
+    slot_push(&heap->free[class], slot);
+    heap->rooms[class]--;
+    heap->puts[class]++;
+    heap->until_tick--;
     return true;
 }
 

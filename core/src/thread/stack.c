@@ -33,17 +33,6 @@ static struct extent *stack_pop_aligned(struct heap *heap, size_t pages, size_t 
     return NULL;
 }
 
-/* They stay CACHED until the arena has them, so that a second free of one is noticed. */
-static size_t chain_pages(struct extent *chain)
-{
-    size_t pages = 0;
-    for (struct extent *at = chain; at != NULL; at = at->slab.below) {
-        check(extent_state(at) == EXTENT_CACHED);
-        pages += extent_pages(at);
-    }
-    return pages;
-}
-
 /* A few pages that somebody takes again at once are no reason to look at the clock more often. */
 static void heap_free_chain(struct heap *heap, struct extent *chain)
 {
@@ -61,9 +50,10 @@ static void stack_release(struct heap *heap, struct extent *chain)
     }
 }
 
-/* Takes what others have robbed out of stack_pages. */
+/* Makes stack_pages right: adds what the hit paths did, and takes out what others have robbed. */
 static void stack_recount(struct heap *heap)
 {
+    lists_count(heap);
     if (atomic_get(&heap->robbed_pages) != 0) {
         check(atomic_get(&heap->robbed_pages) <= atomic_get(&heap->stack_pages));
         heap_count_stack(heap, -atomic_swap(&heap->robbed_pages, 0)); /* pairs with stack_rob */
@@ -208,8 +198,10 @@ static void stack_make_private(struct heap *heap)
     heap->is_private = true;
     for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
         if (stack_is_listed(heap, class)) {
-            heap_magazine(heap, block_class_of(class))->limit = LISTED_MOST;
-            stack_put(heap, class, cell_empty(&heap->stacks[class]));
+            struct extent *chain = cell_empty(&heap->stacks[class]);
+            if (chain != NULL) {
+                stack_put(heap, class, chain);
+            }
         }
     }
     check_slow(stack_is_valid(heap));
@@ -217,10 +209,11 @@ static void stack_make_private(struct heap *heap)
 
 static void stack_make_public(struct heap *heap)
 {
+    lists_count(heap);
     for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
         if (stack_is_listed(heap, class)) {
             struct extent *chain = stack_take_all(heap, class);
-            heap_magazine(heap, block_class_of(class))->limit = 0;
+            list_close(heap, block_class_of(class));
             if (chain != NULL) {
                 cell_put(&heap->stacks[class], chain);
             }
@@ -277,7 +270,11 @@ static NOINLINE void stack_overflow(struct heap *heap, unsigned latest)
 
 static void stack_trim(struct heap *heap, uint32_t stamp)
 {
+    stack_recount(heap);
     for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
+        if (list_begins_to_age(heap, class)) {
+            continue;
+        }
         struct extent *chain = stack_take_all(heap, class);
         size_t young = 0;
         for (struct extent *at = chain; at != NULL && (int32_t)(at->slab.stamp - stamp) >= 0;
@@ -286,7 +283,7 @@ static void stack_trim(struct heap *heap, uint32_t stamp)
         }
         stack_keep(heap, class, chain, young);
     }
-    stack_recount(heap);
+    lists_close_empty(heap);
     if (heap->is_private && heap->stack_resident < 64) {
         stack_probe(heap); /* private stacks may hold so much only while that is true */
     }
@@ -338,8 +335,8 @@ static void heap_put_pages(struct heap *heap, struct extent *extent)
     extent->is_zero = false;
     extent->slab.stamp = clock_stamp();
     atomic_set(&extent->state, EXTENT_CACHED);
+    lists_count(heap);
     stack_push(heap, class, extent);
-    heap_count_stack(heap, pages);
     heap->until_tick--;
     if (unlikely(atomic_get(&heap->stack_pages) > heap->stack_limit)) {
         stack_overflow(heap, class);
@@ -397,7 +394,6 @@ static bool stack_take_tray_of(struct heap *heap, struct arena *arena)
         chain = extent->slab.below;
         check(extent_state(extent) == EXTENT_CACHED);
         stack_push(heap, page_class_below(extent_pages(extent)), extent);
-        heap_count_stack(heap, extent_pages(extent));
     }
     lock_release(&rob_lock);
     check_slow(stack_is_valid(heap));
@@ -417,6 +413,7 @@ static bool stack_take_tray(struct heap *heap)
 
 static void stack_note_put(struct heap *heap, unsigned latest)
 {
+    lists_count(heap);
     if (atomic_get(&heap->stack_pages) > heap->stack_limit) {
         stack_overflow(heap, latest);
     }
@@ -477,20 +474,23 @@ static struct extent *heap_take_pages(struct heap *heap, size_t pages)
 static bool stack_is_valid(struct heap *heap)
 {
     size_t pages = 0;
+    lists_count(heap);
     for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
         struct extent *chain = stack_take_all(heap, class);
         for (struct extent *at = chain; at != NULL; at = at->slab.below) {
             require(page_class_below(extent_pages(at)) == class && !at->is_huge);
             require(atomic_get(&at->owner) == OWNER_NOT_A_SLAB && at->link.next == NULL);
         }
-        pages += chain_pages(chain);
+        pages += chain_pages(chain) - atomic_get(&heap->stack_pages);
         if (chain != NULL) {
             stack_put(heap, class, chain);
         }
+        pages += atomic_get(&heap->stack_pages); /* in lists a block counts as its class has */
         if (page_class_is_listed(class)) {
-            struct magazine *list = heap_magazine(heap, block_class_of(class));
-            check(list->limit == (stack_is_listed(heap, class) ? LISTED_MOST : 0));
-            check(stack_is_listed(heap, class) || heap->rooms[block_class_of(class)] == 0);
+            unsigned list = block_class_of(class);
+            bool has_room = *heap_limit(heap, list) != 0;
+            check(has_room || heap->rooms[list] == 0);
+            check(!has_room || stack_is_listed(heap, class));
         }
     }
     return pages <= atomic_get(&heap->stack_pages);

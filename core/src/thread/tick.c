@@ -4,6 +4,7 @@
 #include "../arena/limit.h"
 #include "../arena/purge.h"
 #include "../settings/conf.h"
+#include "chains.h"
 #include "chance.h"
 #include "delay.h"
 #include "emptied.h"
@@ -114,13 +115,14 @@ static bool heap_is_waiting(struct heap *heap)
 /* Once in so many ticks a thread looks at what it frees. */
 #define WAY_TICKS 8u
 
-/* Chooses the way of malloc and free: if at least a sixteenth of what is freed are blocks of pages, the one
+/* Sets the limits of lists of blocks, and chooses the way of malloc: if at least a sixteenth of what is freed are blocks of pages, the one
  * for slots and blocks alike, which has no branch to be foretold. */
-static void heap_choose_way(struct heap *heap)
+static void heap_look_at_lists(struct heap *heap)
 {
     if (++heap->way_ticks % WAY_TICKS != 0) {
         return;
     }
+    lists_look(heap);
     uint64_t blocks_put = 0;
     for (unsigned class = CLASSES; class < LIST_CLASSES; class ++) {
         blocks_put += heap->puts[class];
@@ -128,9 +130,6 @@ static void heap_choose_way(struct heap *heap)
     bool is_mixed =
         heap->is_private && 16 * (blocks_put - heap->blocks_put) >= WAY_TICKS * heap->list_max;
     heap_set_way(heap, is_mixed);
-    if (is_mixed) {
-        heap->no_block.state = EXTENT_ACTIVE; /* magazine_try_put_any wants each slot's so */
-    }
     heap->blocks_put = blocks_put;
 }
 
@@ -267,7 +266,7 @@ static void heap_set_lists(struct heap *heap, uint64_t elapsed_ms)
         stack_set_private(heap, is_busy && heap_uses_blocks(heap));
     }
     if (MW_PAGEMAP_LISTS) {
-        heap_choose_way(heap);
+        heap_look_at_lists(heap);
     }
     if (!is_busy || heap_is_waiting(heap)) {
         heap_set_list_max(heap, LIST_MAX_WAITING, is_busy);

@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 BENCH = HERE.parents[2] / "bench" / "instructions"
 CASES = [("pair", 16), ("pair", 64), ("pair", 1024), ("pair", 2000), ("pair", 40000), ("live", 64)]
 # What the two end in where that is no slow path.
-OF_MALLOC, OF_FREE = {"alloc_medium"}, {"free_listed", "free_any_listed"}
+OF_MALLOC, OF_FREE = {"alloc_medium"}, {"free_listed"}
 OFF = ["", "prof:true,prof_active:false", "stats_interval:-1,background_thread:false"]
 # Instructions. A list ends a little earlier or later from run to run; one more on the path is 1.0.
 TOLERANCE = 0.4

@@ -44,7 +44,7 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         cut_guard trimmed no_guards reused_holes regrowth children_differ held
         scattered beside emptied many_stacks small_data no_actions small_pages each_instruction
         start_together looked_at written crowded stuck_guards strict_frees
-        strict_works strict_news short_ring burst)
+        strict_works strict_news short_ring burst old_blocks fell_asleep freed_twice)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -88,6 +88,9 @@ foreach(program fresh mappings fork dying_threads sleeping_owner fork_purge hole
   mallow_promise(${program} fast "")
 endforeach()
 mallow_promise(sleeping_owner fast "arenas:2")
+mallow_promise(old_blocks fast "dirty_decay_ms:100")
+mallow_promise(freed_twice fast "")
+mallow_promise(fell_asleep fast "dirty_decay_ms:500,purge_thread:true")
 mallow_promise(written secure "guard_first:0,guard_sample:0")
 mallow_promise(written debug "quarantine:65536,guard_first:0,guard_sample:0")
 mallow_promise(crowded secure "")
@@ -112,13 +115,24 @@ foreach(level RANGE 1 4)
   mallow_promise(reused_holes secure "security:${level}")
 endforeach()
 
-# The secure build with the checks that the delivered one leaves out: of what it alone does no other test has them.
+# Builds with the checks that the delivered ones leave out: of what these alone do no other test has them.
+foreach(mode fast secure)
+  if(mode IN_LIST MALLOW_MODES)
+    add_library(checked_${mode} MODULE ${PROJECT_SOURCE_DIR}/core/src/mallow.c)
+    target_link_libraries(checked_${mode} PRIVATE mallow_flags Threads::Threads)
+    target_include_directories(checked_${mode} PRIVATE ${PROJECT_SOURCE_DIR}/core/include)
+    target_compile_definitions(checked_${mode} PRIVATE MW_MODE=${mode_number_${mode}} MW_EXPORT_LIBC=1 MW_CHECK_LEVEL=2)
+    target_compile_options(checked_${mode} PRIVATE -O1 -Wno-address)
+  endif()
+endforeach()
+if("fast" IN_LIST MALLOW_MODES)
+  foreach(program old_blocks regrowth dying_threads fork_chain)
+    mallow_test(promise-${program}-checked-fast
+      COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:checked_fast> MALLOW_CONF=dirty_decay_ms:100
+              $<TARGET_FILE:promise_${program}>)
+  endforeach()
+endif()
 if("secure" IN_LIST MALLOW_MODES)
-  add_library(checked_secure MODULE ${PROJECT_SOURCE_DIR}/core/src/mallow.c)
-  target_link_libraries(checked_secure PRIVATE mallow_flags Threads::Threads)
-  target_include_directories(checked_secure PRIVATE ${PROJECT_SOURCE_DIR}/core/include)
-  target_compile_definitions(checked_secure PRIVATE MW_MODE=${mode_number_secure} MW_EXPORT_LIBC=1 MW_CHECK_LEVEL=2)
-  target_compile_options(checked_secure PRIVATE -O1 -Wno-address)
   foreach(program fork_chain dying_threads looked_at)
     foreach(level 2 4)
       mallow_test(promise-${program}-checked-${level}

@@ -31,7 +31,7 @@ static void slots_that_are_out(void)
     for (unsigned i = 0; i < SLOTS; i++, list = slot_next(list)) {
         slots[i] = list;
     }
-    heap_magazine(taker, class_of_slots())->limit = 2;
+    *heap_limit(taker, class_of_slots()) = 2;
     taker->magazine_bytes = 2 * class_size(class_of_slots());
     explorer_watch(&trays[extent_arena(extent)].slots, "tray");
 }

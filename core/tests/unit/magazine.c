@@ -29,6 +29,11 @@ static struct magazine *magazine(void)
     return heap_magazine(heap_own, class_of(MEDIUM_SIZE + CANARY_BYTES));
 }
 
+static int16_t magazine_limit(void)
+{
+    return *heap_limit(heap_own, class_of(MEDIUM_SIZE + CANARY_BYTES));
+}
+
 static uint32_t magazine_length(void)
 {
     return magazine_count(heap_own, class_of(MEDIUM_SIZE + CANARY_BYTES));
@@ -50,14 +55,14 @@ TEST(magazine_gives_back_the_slot_freed_last)
 TEST(magazine_holds_few_slots)
 {
     fill_medium(MEDIUM_SIZE);
-    uint16_t limit = magazine()->limit;
+    int16_t limit = magazine_limit();
     for (size_t i = 0; i < MEDIUM_BLOCKS / 2; i++) {
         mw_free(medium_blocks[i]);
         medium_blocks[i] = NULL;
-        CHECK_LE(magazine_length(), magazine()->limit);
+        CHECK_LE(magazine_length(), magazine_limit());
     }
-    CHECK_GE(magazine()->limit, limit);
-    CHECK_LE(magazine()->limit * MEDIUM_SIZE, MAGAZINE_BYTES);
+    CHECK_GE(magazine_limit(), limit);
+    CHECK_LE(magazine_limit() * MEDIUM_SIZE, MAGAZINE_BYTES);
     CHECK(mw_heap_is_valid());
     release_medium();
     CHECK_EQ(usage_now().slab_used_bytes, 0);
@@ -173,7 +178,7 @@ TEST(magazine_grows_between_batches)
             mw_free(medium_blocks[i]);
         }
     }
-    CHECK_EQ(magazine()->limit, magazine_most(class_of(MEDIUM_SIZE + CANARY_BYTES)));
+    CHECK_EQ(magazine_limit(), magazine_most(class_of(MEDIUM_SIZE + CANARY_BYTES)));
     CHECK_LE(heap_own->counts[class_of(MEDIUM_SIZE + CANARY_BYTES)].fills - fills, 4);
     CHECK(mw_heap_is_valid());
 }
@@ -195,9 +200,9 @@ TEST(magazine_of_a_crowd_empties_itself)
     for (size_t i = 0; i < MEDIUM_BLOCKS; i++) {
         struct extent *extent = pagemap_find(medium_blocks[i]);
         mw_free(medium_blocks[i]);
-        CHECK(!extent_is_slab(extent) || magazine_length() <= magazine()->limit);
+        CHECK(!extent_is_slab(extent) || magazine_length() <= (uint32_t)magazine_limit());
     }
-    CHECK_EQ(magazine()->limit, 0);
+    CHECK_EQ(magazine_limit(), 0);
     CHECK_EQ(magazine_length(), 0);
     for (size_t i = 0; i < OUTBOXES; i++) {
         CHECK(heap_own->outboxes[i].slab == NULL);
@@ -245,7 +250,7 @@ TEST(magazine_of_a_steady_thread_serves_in_a_crowd)
     CHECK_EQ(heap_part(heap_own, HEAP_MAGAZINES), HEAP_MAGAZINES / CROWD_HEAPS);
     fill_medium(MEDIUM_SIZE);
     release_medium();
-    CHECK(magazine()->limit > 0);
+    CHECK(magazine_limit() > 0);
     atomic_set(&heap_own->tick_ms, clock_look() - IDLE_MS);
     heap_set_until_tick(heap_own, -1);
     heap_tick(heap_own);

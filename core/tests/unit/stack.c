@@ -471,7 +471,6 @@ TEST(stack_list_is_no_longer_than_can_be_counted)
         atomic_set(&extents[i]->state,
                    EXTENT_CACHED); /* heap_put_pages would look at all each time */
         stack_push(heap_own, PAGE_CLASS_LISTED, extents[i]);
-        heap_count_stack(heap_own, pages);
     }
     CHECK_EQ(magazine_count(heap_own, list), LISTED_MOST);
     CHECK(mw_heap_is_valid());

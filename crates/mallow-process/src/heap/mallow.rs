@@ -23,8 +23,8 @@ const MOST_ARENAS: u64 = 1 << 12;
 const MOST_CLASSES: u64 = 1 << 10;
 /// Arenas that a program can make.
 const MOST_EXPLICIT: u64 = 4096;
-/// A list that a thread allocates from has the free slots of one slab, or fewer.
-const LONGEST_LIST: u64 = 1 << 13;
+/// A list that a thread allocates from has the free slots of one slab, or fewer, or so many blocks of pages.
+const LONGEST_LIST: u64 = 1 << 14;
 /// How often a list is read that its thread changes meanwhile.
 const LIST_TRIES: u32 = 5;
 
@@ -166,6 +166,17 @@ impl Heap {
         let index = arena.filter(|index| *index < self.arenas.len()).unwrap_or(0);
         if let Some(arena) = self.arenas.get_mut(index) {
             add(&mut arena.listed, bytes);
+        }
+    }
+
+    /// A block of pages that lies in such a list, though its arena takes it for the program's.
+    fn block_in_list(&mut self, bytes: u64, arena: Option<usize>) {
+        if let Some(arena) = arena.and_then(|index| self.arenas.get_mut(index)) {
+            let bytes = bytes.min(arena.large).min(arena.active);
+            arena.large -= bytes;
+            arena.large_count = arena.large_count.saturating_sub(1);
+            arena.active -= bytes;
+            add(&mut arena.cached, bytes);
         }
     }
 
@@ -445,6 +456,7 @@ impl Reader<'_> {
                 heap.list(bytes, arena_at(places, slot));
             }
         }
+        self.blocks(address, heap, places);
         // Only the secure build has slots that wait after they were freed.
         let delayed = ["heap.delayed_bytes", "heap.delayed_larger"]
             .map(|field| self.get(address, field).unwrap_or(0))
@@ -464,6 +476,31 @@ impl Reader<'_> {
             }
         }
         Some(())
+    }
+
+    /// The blocks of pages in the lists of a thread. Where its lists hold descriptors instead, these say what they are.
+    fn blocks(&self, address: u64, heap: &mut Heap, places: &Places) -> Option<()> {
+        let (free, step) = self.page.field("heap.free")?;
+        let first = self.page.number("classes")?.min(MOST_CLASSES);
+        for class in first..self.page.number("lists")?.min(MOST_CLASSES) {
+            let mut block = self.memory.word(address.wrapping_add(free + class * step))?;
+            for _ in 0..LONGEST_LIST {
+                let Some(bytes) = self.block_bytes(block) else { break };
+                heap.block_in_list(bytes, arena_at(places, block));
+                block = self.memory.word(block).unwrap_or(0);
+            }
+        }
+        Some(())
+    }
+
+    /// `None` if nothing begins there that is a block of pages and counts as the program's.
+    fn block_bytes(&self, block: u64) -> Option<u64> {
+        let extent = if block != 0 { self.descriptor(block)? } else { return None };
+        let begins = self.get(extent, "extent.start")? == block;
+        let is_active = Some(self.get(extent, "extent.state")?) == self.page.number("state_active");
+        let is_slab = self.get(extent, "extent.slot_size")? != 0;
+        let bytes = self.get(extent, "extent.pages")? << self.shift;
+        (begins && is_active && !is_slab).then_some(bytes)
     }
 
     /// The place of an arena among all.

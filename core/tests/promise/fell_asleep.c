@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A thread that frees its blocks of pages into lists that nobody else can reach, and makes no call from then on, leaves
+ * little there. The purge thread runs, and dirty_decay_ms is 500.
+ */
+#include <string.h>
+
+#include "promise.h"
+
+enum { MOST = 30, PAIRS = 600000, SWINGS = 300, AT_MOST = 16 };
+
+static char *blocks[MOST];
+
+static void take(unsigned count, size_t size)
+{
+    for (unsigned i = 0; i < count; i++) {
+        blocks[i] = malloc(size);
+        CHECK(blocks[i] != NULL);
+        memset(blocks[i], 1, size);
+    }
+}
+
+static void give(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        free(blocks[i]);
+    }
+}
+
+/* So that the clock is looked at rarely, and the lists are in use. */
+static void be_busy(void)
+{
+    for (unsigned i = 0; i < PAIRS; i++) {
+        char *block = malloc(40000 + i % 4 * 8192), *slot = malloc(100);
+        *block = *slot = 1;
+        free(block);
+        free(slot);
+    }
+}
+
+static void sleep_and_look(const char *what)
+{
+    size_t freed = promise_field("status", "VmRSS:");
+    promise_sleep_ms(2500);
+    printf("resident when all was freed: %zu MiB\n", freed / MIB);
+    promise_at_most(what, promise_field("status", "VmRSS:") / MIB, AT_MOST, "MiB");
+}
+
+int main(void)
+{
+    take(30, MIB);
+    be_busy();
+    give(30);
+    sleep_and_look("resident after 30 MiB were freed once");
+
+    take(20, 2 * MIB);
+    be_busy();
+    for (unsigned i = 0; i < SWINGS; i++) {
+        give(20);
+        take(20, 2 * MIB);
+    }
+    give(20);
+    sleep_and_look("resident after 40 MiB were freed over and over");
+    return 0;
+}
