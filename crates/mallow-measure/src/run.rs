@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use mallow_os::{ChildSetup, Ending, Usage};
+use mallow_os::{ChildSetup, Ending, StartPeak, Usage};
 use mallow_process::descendants;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -86,8 +86,11 @@ pub struct Sample {
     pub wall_s: f64,
     pub user_s: f64,
     pub system_s: f64,
-    /// Of the largest process; less than about 1 MiB, a copy of this tool, cannot be told.
-    pub peak_rss: f64,
+    /// Of the largest process; `None` if that had no more than the copy of this tool from which it was started.
+    pub peak_rss: Option<f64>,
+    /// What the peak was at most.
+    #[serde(skip)]
+    pub most_rss: f64,
     /// Of all processes together over time; `None` if the run was too short to sample.
     pub average_rss: Option<f64>,
     pub minor_faults: f64,
@@ -103,7 +106,7 @@ pub struct Sample {
 impl Sample {
     /// Of what was ended before there was anything to measure.
     pub fn cut(outcome: Outcome) -> Sample {
-        sample(outcome, Duration::ZERO, Usage::default(), None)
+        sample(outcome, Duration::ZERO, Usage::default(), 0, None)
     }
 }
 
@@ -149,6 +152,7 @@ pub fn run_sampled(
     mallow_os::configure(&mut command, setup).map_err(&failed)?;
     command.stdin(mallow_launch::input::each_run());
     let reading = Reading::of(&mut command, patterns)?;
+    let begun = StartPeak::of(&mut command).map_err(&failed)?;
     let start = Instant::now();
     let child = command.spawn().map_err(&failed)?;
     // The command holds the output's writing end.
@@ -165,16 +169,32 @@ pub fn run_sampled(
     let cut = cut.or(is_over.then_some(Outcome::OverMemory));
     let outcome = cut.unwrap_or(ending.into());
     let values = reading.finish();
-    Ok(Sample { values, ..sample(outcome, wall, usage, sampler.timeline()) })
+    Ok(Sample { values, ..sample(outcome, wall, usage, begun.bytes(), sampler.timeline()) })
 }
 
-fn sample(outcome: Outcome, wall: Duration, usage: Usage, timeline: Option<Timeline>) -> Sample {
+/// The kernel's counts of pages are exact to some tens for each CPU only, and the child touches some more before it
+/// becomes its program.
+const START_SLACK: u64 = 512 << 10;
+
+/// The peak of a process that had `start` bytes before it became its program; `None` if it may have been less.
+pub(crate) fn peak(usage: Usage, start: u64) -> Option<f64> {
+    (usage.peak_rss_bytes > start + START_SLACK).then_some(usage.peak_rss_bytes as f64)
+}
+
+fn sample(
+    outcome: Outcome,
+    wall: Duration,
+    usage: Usage,
+    start_rss: u64,
+    timeline: Option<Timeline>,
+) -> Sample {
     Sample {
         outcome,
         wall_s: wall.as_secs_f64(),
         user_s: usage.user.as_secs_f64(),
         system_s: usage.system.as_secs_f64(),
-        peak_rss: usage.peak_rss_bytes as f64,
+        peak_rss: peak(usage, start_rss),
+        most_rss: usage.peak_rss_bytes as f64,
         average_rss: timeline.as_ref().map(|timeline| timeline.figures.average),
         minor_faults: usage.minor_faults as f64,
         major_faults: usage.major_faults as f64,
@@ -349,11 +369,28 @@ mod tests {
         let script = "x=$(head -c 60000000 /dev/zero | tr '\\0' a); sleep 0.2; echo ${#x}";
         let sample = shell(script, Limits::default());
         assert_eq!(sample.outcome, Outcome::Finished);
-        assert!(sample.peak_rss > 60e6, "{}", sample.peak_rss);
+        let peak = sample.peak_rss.expect("more than a copy of this process");
+        assert!(peak > 60e6 && peak == sample.most_rss, "{peak}");
         let average = sample.average_rss.expect("long enough to sample");
-        assert!(average > 1e6 && average < 2.0 * sample.peak_rss, "{average}");
+        assert!(average > 1e6 && average < 2.0 * peak, "{average}");
         let limits = Limits { memory: Some(20_000_000), ..Limits::default() };
         assert_eq!(shell(script, limits).outcome, Outcome::OverMemory);
+    }
+
+    /// The child is a copy of this process before it becomes `true`, and the kernel counts both.
+    #[test]
+    fn a_peak_below_that_of_the_start_is_not_known() {
+        let held = vec![1u8; 16 << 20];
+        let sample = run_true();
+        assert_eq!((sample.outcome, sample.peak_rss), (Outcome::Finished, None));
+        assert!(sample.most_rss > 16e6, "{}", sample.most_rss);
+        let script = "x=$(head -c 60000000 /dev/zero | tr '\\0' a); echo ${#x}";
+        assert!(shell(script, Limits::default()).peak_rss.is_some_and(|peak| peak > 60e6));
+        drop(held);
+    }
+
+    fn run_true() -> Sample {
+        run(Command::new("/bin/true"), Limits::default(), &[], &AtomicBool::new(false)).unwrap()
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mallow_os::{ChildSetup, Ending, threads};
+use mallow_os::{ChildSetup, Ending, StartPeak, threads};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use regex_lite::Regex;
@@ -166,6 +166,7 @@ impl Service {
         let second = writer.try_clone().map_err(Error::not_started(&name))?;
         server.stdout(writer).stderr(second);
         let readiness = read_lines(reader, self.ready.line())?;
+        let begun_as = StartPeak::of(&mut server).map_err(Error::not_started(&name))?;
         let pid = server.spawn().map_err(Error::not_started(&name))?.id();
         // The command holds the pipe's writing end; without it the pipe closes with the server.
         drop(server);
@@ -189,7 +190,8 @@ impl Service {
         }
         sample.user_s = usage.user.as_secs_f64();
         sample.system_s = usage.system.as_secs_f64();
-        sample.peak_rss = usage.peak_rss_bytes as f64;
+        sample.peak_rss = run::peak(usage, begun_as.bytes());
+        sample.most_rss = usage.peak_rss_bytes as f64;
         sample.minor_faults = usage.minor_faults as f64;
         sample.major_faults = usage.major_faults as f64;
         Ok(sample)

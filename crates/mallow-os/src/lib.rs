@@ -11,6 +11,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -145,6 +148,66 @@ pub fn configure(command: &mut Command, setup: ChildSetup) -> io::Result<()> {
         });
     }
     Ok(())
+}
+
+/// The memory that a child had, as a copy of this process, before it became its program. The kernel counts the two
+/// together, so a program that never has more is said to have had as much.
+pub struct StartPeak {
+    /// Shared with the child; 0 until it is about to become its program.
+    bytes: NonNull<AtomicU64>,
+}
+
+// SAFETY: the page is an atomic number that lives as long as this.
+unsafe impl Send for StartPeak {}
+// SAFETY: as above.
+unsafe impl Sync for StartPeak {}
+
+impl StartPeak {
+    /// Of the child that `command` starts next.
+    pub fn of(command: &mut Command) -> io::Result<Arc<StartPeak>> {
+        // SAFETY: a new mapping, wherever the kernel likes.
+        let page = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size_of::<AtomicU64>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        let page = (page != libc::MAP_FAILED).then(|| NonNull::new(page.cast())).flatten();
+        let peak = Arc::new(StartPeak { bytes: page.ok_or_else(io::Error::last_os_error)? });
+        let childs = Arc::clone(&peak);
+        // SAFETY: between fork and exec, one system call and a write into the page, which the closure keeps.
+        unsafe {
+            command.pre_exec(move || {
+                let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+                if libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) == 0 {
+                    let peak = Usage::from(usage.assume_init()).peak_rss_bytes;
+                    childs.number().store(peak, Ordering::Relaxed);
+                }
+                Ok(())
+            });
+        }
+        Ok(peak)
+    }
+
+    fn number(&self) -> &AtomicU64 {
+        // SAFETY: the mapping is that large, begins as zeros, and ends with this.
+        unsafe { self.bytes.as_ref() }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.number().load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for StartPeak {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made for this, and nothing else points to it.
+        unsafe { libc::munmap(self.bytes.as_ptr().cast(), size_of::<AtomicU64>()) };
+    }
 }
 
 /// The number of CPUs that this process may run on.

@@ -94,19 +94,36 @@ fn entry(plan: &Plan, baseline: &Cell, cell: &Cell, judge: Judge) -> Entry {
         wall_s: metric(|sample| Some(sample.wall_s)),
         user_s: metric(|sample| Some(sample.user_s)),
         system_s: metric(|sample| Some(sample.system_s)),
-        peak_rss: metric(|sample| Some(sample.peak_rss)),
+        peak_rss: if peaks_are_known(cell) { metric(|sample| sample.peak_rss) } else { None },
+        peak_rss_below: most_where_unknown(cell),
         average_rss: metric(|sample| sample.average_rss),
         minor_faults: metric(|sample| Some(sample.minor_faults)),
         major_faults: metric(|sample| Some(sample.major_faults)),
         time: versus(|sample| sample.wall_s),
         cpu: versus(|sample| sample.user_s + sample.system_s),
-        memory: versus(|sample| sample.peak_rss),
+        memory: if peaks_are_known(cell) && peaks_are_known(baseline) {
+            versus(|sample| sample.most_rss)
+        } else {
+            None
+        },
         values: Vec::new(),
         timeline: None,
         runs: runs
             .map(|run| RunReport { round: run.round, place: run.place, sample: run.sample.clone() })
             .collect(),
     }
+}
+
+/// Of some runs alone it would be too high.
+fn peaks_are_known(cell: &Cell) -> bool {
+    finished(cell).all(|run| run.sample.peak_rss.is_some())
+}
+
+fn most_where_unknown(cell: &Cell) -> Option<f64> {
+    if peaks_are_known(cell) {
+        return None;
+    }
+    finished(cell).map(|run| run.sample.most_rss).max_by(f64::total_cmp)
 }
 
 fn metric(cell: &Cell, value: impl Fn(&Sample) -> Option<f64>) -> Option<Metric> {
@@ -346,6 +363,7 @@ mod tests {
             user_s: None,
             system_s: None,
             peak_rss: None,
+            peak_rss_below: None,
             average_rss: None,
             minor_faults: None,
             major_faults: None,

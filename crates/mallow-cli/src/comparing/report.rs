@@ -57,7 +57,11 @@ pub struct Entry {
     pub wall_s: Option<Metric>,
     pub user_s: Option<Metric>,
     pub system_s: Option<Metric>,
+    /// `None` where a run of the command had no more than the copy of this tool that it was started from.
     pub peak_rss: Option<Metric>,
+    /// What it was at most then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_rss_below: Option<f64>,
     pub average_rss: Option<Metric>,
     pub minor_faults: Option<Metric>,
     pub major_faults: Option<Metric>,

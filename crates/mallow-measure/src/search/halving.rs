@@ -187,7 +187,7 @@ mod tests {
         scores[3].cpu = 0.2;
         assert_eq!(front(&scores), [true; 4]);
         assert_eq!(ranked(&scores), [0, 3, 1, 2]);
-        let trial = |time_s, cpu_s| Trial { time_s, cpu_s, peak_rss: 1.0 };
+        let trial = |time_s, cpu_s| Trial { time_s, cpu_s, peak_rss: 1.0, is_peak_of_start: false };
         let of = |cpu_s| Score::of(&[(0, trial(1.0, cpu_s))], &[(0, trial(3.0, 0.5))], true);
         assert_eq!((of(1.0).unwrap().cpu, of(0.0).unwrap().cpu), (0.5, 3.0));
     }
@@ -239,7 +239,8 @@ mod tests {
 
     #[test]
     fn scores_are_of_the_rounds_in_which_both_ran() {
-        let trial = |time_s, peak_rss| Trial { time_s, cpu_s: 1.0, peak_rss };
+        let trial =
+            |time_s, peak_rss| Trial { time_s, cpu_s: 1.0, peak_rss, is_peak_of_start: false };
         let defaults = [(0, trial(1.0, 100.0)), (1, trial(2.0, 100.0))];
         let own = [(1, trial(1.0, 50.0)), (2, trial(9.0, 900.0))];
         let score = Score::of(&defaults, &own, true).unwrap();

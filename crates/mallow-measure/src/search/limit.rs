@@ -47,7 +47,8 @@ mod tests {
 
     #[test]
     fn memory_holds_in_every_run_and_time_in_the_middle() {
-        let trial = |time_s, peak_rss| Trial { time_s, cpu_s: 0.1, peak_rss };
+        let trial =
+            |time_s, peak_rss| Trial { time_s, cpu_s: 0.1, peak_rss, is_peak_of_start: false };
         let trials = [trial(1.0, 10.0), trial(9.0, 10.0), trial(1.0, 50.0)];
         let all: Vec<&Trial> = trials.iter().collect();
         let limit = |figure, limit| Constraint { figure, limit };

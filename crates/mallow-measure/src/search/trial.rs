@@ -8,6 +8,9 @@ pub struct Trial {
     pub time_s: f64,
     pub cpu_s: f64,
     pub peak_rss: f64,
+    /// The peak is that of the copy of this tool from which the command was started, which had no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_peak_of_start: bool,
 }
 
 impl Trial {

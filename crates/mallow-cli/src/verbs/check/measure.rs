@@ -221,7 +221,7 @@ fn peak_rss(args: &CheckArgs, number: u32, interrupted: &AtomicBool) -> Result<u
     };
     let sample = run::run(command, Limits::default(), &[], interrupted)?;
     match sample.outcome {
-        Outcome::Finished => Ok(sample.peak_rss as u64),
+        Outcome::Finished => Ok(sample.most_rss as u64),
         Outcome::Interrupted => Err(cut_short()),
         outcome => Err(failed(args, number, outcome)),
     }

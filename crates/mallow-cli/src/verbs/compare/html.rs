@@ -38,7 +38,7 @@ pub fn page(report: &Report) -> String {
 fn section(condition: &ConditionReport) -> Markup {
     let entries = &condition.entries;
     let time = |entry: &Entry| values(entry, |run| Some(run.wall_s));
-    let memory = |entry: &Entry| values(entry, |run| Some(run.peak_rss));
+    let memory = |entry: &Entry| values(entry, |run| run.peak_rss);
     let average = |entry: &Entry| values(entry, |run| run.average_rss);
     html! {
         section {
@@ -102,7 +102,12 @@ fn table_row(entry: &Entry) -> Markup {
             (versus_cell(entry, &entry.time, "time"))
             td { (show(user, output::seconds)) " + " (show(system, output::seconds)) }
             (versus_cell(entry, &entry.cpu, "CPU"))
-            td { (show(&entry.peak_rss, output::bytes)) }
+            td {
+                @match entry.peak_rss_below {
+                    Some(most) => { "< " (output::bytes(most)) }
+                    None => { (show(&entry.peak_rss, output::bytes)) }
+                }
+            }
             (versus_cell(entry, &entry.memory, "memory"))
             td { (show(&entry.average_rss, output::bytes)) }
             td { (show(&entry.minor_faults, |count| format!("{count:.0}"))) }

@@ -122,6 +122,10 @@ impl Entry {
             None if self.runs_finished == 0 => "no finished run".into(),
             None => "not compared".into(),
         };
+        let peak = match self.peak_rss_below {
+            Some(most) => format!("< {}", output::bytes(most)),
+            None => wording::median(&self.peak_rss, output::bytes),
+        };
         let faults = match (&self.minor_faults, &self.major_faults) {
             (Some(minor), Some(major)) => format!("{:.0}", minor.median + major.median),
             _ => "-".into(),
@@ -131,7 +135,7 @@ impl Entry {
             with_interval(&self.wall_s, output::seconds),
             wording::median(&self.user_s, output::seconds),
             wording::median(&self.system_s, output::seconds),
-            wording::median(&self.peak_rss, output::bytes),
+            peak,
             wording::median(&self.average_rss, output::bytes),
             faults,
             verdict(&self.time, "time"),

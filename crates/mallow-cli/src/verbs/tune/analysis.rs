@@ -125,6 +125,10 @@ fn figures(
     let versus = |value: fn(&Trial) -> f64| {
         judge.versus(&search.pairs(stage, index, value)).filter(|_| index != DEFAULTS)
     };
+    let is_known =
+        |index| search.trials(stage, index).iter().all(|(_, trial)| !trial.is_peak_of_start);
+    let memory =
+        if is_known(index) && is_known(DEFAULTS) { versus(|trial| trial.peak_rss) } else { None };
     Some(Figures {
         rounds: trials.len(),
         wall_s: metric(|trial| trial.time_s)?,
@@ -132,7 +136,8 @@ fn figures(
         peak_rss: metric(|trial| trial.peak_rss)?,
         time: versus(|trial| trial.time_s),
         cpu: versus(|trial| trial.cpu_s),
-        memory: versus(|trial| trial.peak_rss),
+        is_peak_of_start: !is_known(index),
+        memory,
     })
 }
 

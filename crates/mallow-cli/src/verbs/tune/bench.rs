@@ -77,7 +77,8 @@ impl Bench for OnCommand<'_> {
             Ended::Finished => Some(Ok(Trial {
                 time_s: sample.wall_s,
                 cpu_s: sample.user_s + sample.system_s,
-                peak_rss: sample.peak_rss,
+                peak_rss: sample.most_rss,
+                is_peak_of_start: sample.peak_rss.is_none(),
             })),
             ended => Some(Err(Failure { text: ended.describe(), code: ended.code() })),
         })
@@ -127,6 +128,7 @@ impl Bench for OnReplay<'_> {
             time_s: run.wall_ns as f64 / 1e9,
             cpu_s: (run.user_us + run.system_us) as f64 / 1e6,
             peak_rss,
+            is_peak_of_start: false,
         };
         Ok(free.map(|free| free.map(trial)))
     }

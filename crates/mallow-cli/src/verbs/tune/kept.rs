@@ -75,7 +75,11 @@ mod tests {
         let mut add = |stage, candidate, outcome| {
             state.trials.insert(Place { stage, round: 0, candidate }, outcome);
         };
-        add(Stage::Step(3), 0, Ok(Trial { time_s: 1.0, cpu_s: 0.5, peak_rss: 1e6 }));
+        add(
+            Stage::Step(3),
+            0,
+            Ok(Trial { time_s: 1.0, cpu_s: 0.5, peak_rss: 1e6, is_peak_of_start: false }),
+        );
         add(Stage::Confirmation, 1, Err(Failure { text: "ended".into(), code: 3 }));
         state
     }

@@ -122,6 +122,9 @@ pub struct Figures {
     pub wall_s: Metric,
     pub cpu_s: Metric,
     pub peak_rss: Metric,
+    /// The command had less: this is what the copy of this tool had that became it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_peak_of_start: bool,
     /// Against the defaults; `null` for themselves.
     pub time: Option<Versus>,
     pub cpu: Option<Versus>,

@@ -75,7 +75,12 @@ impl Bench for Made<'_> {
         let drift = 1.0 + if self.is_busy { 0.1 * (self.runs as f64 / 50.0).sin() } else { 0.0 };
         let time_s = self.run_s * time * held_up * spike * drift * noise(0.04);
         let peak_rss = 1e8 * memory * noise(if self.is_busy { 0.04 } else { 0.004 });
-        Ok(Some(Ok(Trial { time_s, cpu_s: time_s * noise(0.01), peak_rss })))
+        Ok(Some(Ok(Trial {
+            time_s,
+            cpu_s: time_s * noise(0.01),
+            peak_rss,
+            is_peak_of_start: false,
+        })))
     }
 }
 

@@ -138,12 +138,14 @@ impl Entry {
         let median = |of: fn(&Figures) -> &Metric, form: fn(f64) -> String| {
             self.confirmed.as_ref().map_or("-".into(), |figures| form(of(figures).median))
         };
+        let is_less = self.confirmed.as_ref().is_some_and(|figures| figures.is_peak_of_start);
+        let peak = median(|figures| &figures.peak_rss, output::bytes);
         let [time, cpu, memory] = self.against();
         vec![
             self.settings.clone(),
             median(|figures| &figures.wall_s, output::seconds),
             median(|figures| &figures.cpu_s, output::seconds),
-            median(|figures| &figures.peak_rss, output::bytes),
+            if is_less { format!("< {peak}") } else { peak },
             time,
             cpu,
             memory,

@@ -15,6 +15,7 @@ fn figures(time: Option<Versus>, memory: Option<Versus>) -> Figures {
         wall_s: metric(ratio(&time)),
         cpu_s: metric(1.0),
         peak_rss: metric(1e8 * ratio(&memory)),
+        is_peak_of_start: false,
         cpu: time.as_ref().and_then(|_| versus(Verdict::NoDifference, 1.0)),
         time,
         memory,
