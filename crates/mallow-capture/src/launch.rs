@@ -355,7 +355,7 @@ fn finish(
     Ok(Captured { recorded, pid, ended: collected.ended })
 }
 
-/// Signals to this process are meant for the command. Those of the terminal reach it by themselves.
+/// Signals to this process are meant for the command. Those of its terminal's keys reach it by themselves.
 struct Signals {
     last: Arc<AtomicUsize>,
 }
@@ -365,12 +365,8 @@ impl Signals {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
         let last = Arc::new(AtomicUsize::new(0));
         let failed = "Signals cannot be caught";
-        for signal in [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2] {
+        for signal in [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT] {
             signal_hook::flag::register_usize(signal, Arc::clone(&last), signal as usize)
-                .map_err(Error::io(failed))?;
-        }
-        for signal in [SIGINT, SIGQUIT] {
-            signal_hook::flag::register_usize(signal, Arc::clone(&last), 0)
                 .map_err(Error::io(failed))?;
         }
         Ok(Signals { last })
@@ -378,7 +374,10 @@ impl Signals {
 
     fn pass_on(&self, pid: u32) {
         let signal = self.last.swap(0, Ordering::Relaxed);
-        if let Ok(signal) = Signal::try_from(signal as i32) {
+        if let Ok(signal) = Signal::try_from(signal as i32)
+            && !(matches!(signal, Signal::SIGINT | Signal::SIGQUIT)
+                && mallow_os::is_in_foreground())
+        {
             let _ = kill(Pid::from_raw(pid.cast_signed()), signal);
         }
     }

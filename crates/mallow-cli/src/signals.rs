@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Ctrl-C and SIGTERM, and what the kernel sends instead of an error.
+//! Ctrl-C, SIGTERM and a terminal that hangs up, and what the kernel sends instead of an error.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -7,6 +7,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use mallow_os::threads;
+use nix::libc::SIGHUP;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -14,6 +15,8 @@ use crate::error::{Error, Result};
 
 /// How soon an interruption is seen by who waits for something else.
 const PAUSE: Duration = Duration::from_millis(20);
+
+const NO_HANDLER: &str = "The signal handler cannot be installed";
 
 /// The one that came last.
 static LAST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
@@ -27,9 +30,33 @@ pub fn watch() -> Result<Arc<AtomicBool>> {
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register_usize(signal, LAST.clone(), signal as usize))
             .and_then(|_| signal_hook::flag::register(signal, flag))
-            .map_err(Error::io("The signal handler cannot be installed"))?;
+            .map_err(Error::io(NO_HANDLER))?;
+    }
+    // Under nohup it is ignored, and stays so. Of a window that is closed, the kernel and the shell both tell: the
+    // second one is no wish to give up.
+    if !is_ignored(SIGHUP) {
+        let flag = Arc::clone(&interrupted);
+        signal_hook::flag::register_usize(SIGHUP, LAST.clone(), SIGHUP as usize)
+            .and_then(|_| signal_hook::flag::register(SIGHUP, flag))
+            .map_err(Error::io(NO_HANDLER))?;
     }
     Ok(interrupted)
+}
+
+/// What the command is to be told of the interruption. The terminal sends Ctrl-C to the command too, which may be at
+/// work on its answer.
+pub fn for_the_command() -> Option<Signal> {
+    let last = i32::try_from(LAST.load(Ordering::Relaxed)).ok()?;
+    let last = Signal::try_from(last).ok()?;
+    (last != Signal::SIGINT || !mallow_os::is_in_foreground()).then_some(last)
+}
+
+/// Ctrl-\, which ends the command if that does not answer it otherwise, as a JVM does with the stacks of its threads.
+pub fn quits() -> Result<Arc<AtomicBool>> {
+    let asked = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(nix::libc::SIGQUIT, Arc::clone(&asked))
+        .map_err(Error::io(NO_HANDLER))?;
+    Ok(asked)
 }
 
 /// Whether whoever started this process has it ignore a signal.

@@ -29,6 +29,7 @@ mod few_processes;
 mod guard;
 mod guard_runtimes;
 mod habits;
+mod hang_up;
 mod heap_profile;
 mod loaded_files;
 mod pages;

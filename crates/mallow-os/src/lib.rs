@@ -22,7 +22,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::ptrace;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 
 pub mod threads;
 
@@ -208,6 +208,12 @@ impl Drop for StartPeak {
         // SAFETY: the mapping was made for this, and nothing else points to it.
         unsafe { libc::munmap(self.bytes.as_ptr().cast(), size_of::<AtomicU64>()) };
     }
+}
+
+/// Whether a terminal sends what is typed there, such as Ctrl-C, to this process and to those that it started.
+pub fn is_in_foreground() -> bool {
+    let terminal = File::open("/dev/tty").ok();
+    terminal.and_then(|terminal| tcgetpgrp(terminal).ok()) == Some(getpgrp())
 }
 
 /// The number of CPUs that this process may run on.

@@ -157,12 +157,11 @@ fn wait(child: &mut Child, interrupted: &AtomicBool) -> Result<(ExitStatus, Opti
             return Ok((status, look));
         }
         if interrupted.load(Ordering::Relaxed) && !is_asked_to_end {
-            // On a terminal it got the signal too.
             is_asked_to_end = true;
-            let _ = nix::sys::signal::kill(
-                nix::unistd::Pid::from_raw(pid.cast_signed()),
-                nix::sys::signal::Signal::SIGTERM,
-            );
+            if let Some(signal) = signals::for_the_command() {
+                let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+                let _ = nix::sys::signal::kill(pid, signal);
+            }
         }
         if begin.elapsed() >= next && !is_asked_to_end {
             look = super::of_process(largest(pid)).ok().or(look);

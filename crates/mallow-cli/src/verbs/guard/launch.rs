@@ -83,14 +83,14 @@ pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
         // Standard output is for the result.
         command.stdout(std::io::stderr());
     }
-    let interrupted = signals::watch()?;
+    let (interrupted, quit) = (signals::watch()?, signals::quits()?);
     let has_ended = AtomicBool::new(false);
     let (status, messages) = std::thread::scope(|scope| -> Result<_> {
         // Before the command, which does not begin where its messages cannot be read.
         let read = |pipe| threads::spawn_scoped(scope, "errors", || pass_on(pipe, &has_ended));
         let reader = errors.map(read).transpose()?;
         let status = start(command, &prepared.target.command)
-            .and_then(|child| wait(child, || interrupted.load(Ordering::Relaxed)));
+            .and_then(|child| wait(child, &interrupted, &quit));
         has_ended.store(true, Ordering::Release);
         Ok((status?, reader.map_or_else(Vec::new, |reader| reader.join().unwrap_or_default())))
     })?;
@@ -191,8 +191,9 @@ fn pass_on(pipe: PipeReader, has_ended: &AtomicBool) -> Vec<(String, Message)> {
     messages
 }
 
-/// Waits for the command. An interruption is the command's to answer: on a terminal it got it too.
-fn wait(mut child: Child, is_interrupted: impl Fn() -> bool) -> Result<ExitStatus> {
+/// Waits for the command. An interruption is the command's to answer; on a terminal it got Ctrl-C too.
+fn wait(mut child: Child, interrupted: &AtomicBool, quit: &AtomicBool) -> Result<ExitStatus> {
+    let pid = Pid::from_raw(child.id().cast_signed());
     let mut is_asked_to_end = false;
     loop {
         if let Some(status) =
@@ -200,9 +201,14 @@ fn wait(mut child: Child, is_interrupted: impl Fn() -> bool) -> Result<ExitStatu
         {
             return Ok(status);
         }
-        if is_interrupted() && !is_asked_to_end {
+        if quit.swap(false, Ordering::Relaxed) && !mallow_os::is_in_foreground() {
+            let _ = kill(pid, Signal::SIGQUIT);
+        }
+        if interrupted.load(Ordering::Relaxed) && !is_asked_to_end {
             is_asked_to_end = true;
-            let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM);
+            if let Some(signal) = signals::for_the_command() {
+                let _ = kill(pid, signal);
+            }
         }
         std::thread::sleep(PAUSE);
     }
