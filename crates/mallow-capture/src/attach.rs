@@ -497,7 +497,7 @@ impl Session {
             self.write_definitions(time)?;
             self.thread_count += 1;
             let thread = self.thread_count;
-            let comm = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
+            let comm = mallow_process::lossy::read(format!("/proc/{pid}/task/{tid}/comm"));
             let name = comm.unwrap_or_default().trim_end().to_owned();
             let process = self.images.get_mut(image).number;
             let event = Event::Thread(Thread { process, tid, name });

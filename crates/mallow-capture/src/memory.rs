@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use mallow_trace::{Memory, Regions};
 
 use super::regions;
-use mallow_process::page_size;
+use mallow_process::{lossy, page_size};
 
 const EVERY: Duration = Duration::from_millis(10);
 /// While a process is new: it may not live long.
@@ -146,14 +146,14 @@ impl Watched {
 }
 
 fn add_details(memory: &mut Memory, pid: u32, rings: u64) {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = lossy::read(format!("/proc/{pid}/status")).unwrap_or_default();
     let kib = |name: &str| -> Option<u64> {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
     };
     memory.peak_rss = kib("VmHWM:").map_or(0, |peak| peak.saturating_sub(rings));
     memory.swap = kib("VmSwap:").unwrap_or(0);
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = lossy::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     // After the name, which may hold anything: state, ppid, …; minflt is the 8th, majflt the 10th.
     let fields: Vec<&str> = match stat.rsplit_once(')') {
         Some((_, rest)) => rest.split_whitespace().collect(),

@@ -7,6 +7,7 @@ mod common;
 
 mod advise;
 mod advise_runtimes;
+mod any_names;
 mod as_data;
 mod check;
 mod check_runners;

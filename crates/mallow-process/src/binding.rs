@@ -21,6 +21,7 @@ use crate::elf::{ElfInfo, Slot};
 pub use crate::failure::Failure;
 use crate::image;
 use crate::linkmap;
+use crate::lossy;
 use crate::maps::{self, Mapping};
 use crate::page_size;
 use crate::smaps;
@@ -41,9 +42,10 @@ pub enum Evidence {
 #[derive(Clone, Debug, Serialize)]
 pub struct Binding {
     pub allocator: String,
+    #[serde(serialize_with = "lossy::path")]
     pub path: PathBuf,
     /// The library that is called first, if it only counts and passes the call on.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "lossy::some_path")]
     pub through: Option<PathBuf>,
     pub evidence: Evidence,
 }
@@ -57,6 +59,7 @@ impl Binding {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct ObjectReport {
+    #[serde(serialize_with = "lossy::path")]
     pub path: PathBuf,
     /// By function name, only those that the object uses; for the main program always malloc, free.
     pub bindings: BTreeMap<&'static str, Binding>,
@@ -70,7 +73,7 @@ pub enum Report {
         libraries: Vec<ObjectReport>,
         /// Loaded from files that are no longer there, where memory may not be read either: what they
         /// define is not known.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "lossy::paths")]
         unread: Vec<PathBuf>,
     },
     /// No loader, so no preload; the allocator inside if it can be told.

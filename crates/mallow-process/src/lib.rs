@@ -18,6 +18,7 @@ mod failure;
 pub mod heap;
 pub mod image;
 pub mod linkmap;
+pub mod lossy;
 pub mod mappings;
 pub mod maps;
 pub mod memory;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::binding::Failure;
 use crate::elf;
 
+use crate::lossy;
 use crate::smaps::{self, Vma};
 use crate::stat::folder;
 
@@ -101,19 +102,14 @@ fn unreadable() -> Failure {
     Failure::Damaged("its smaps cannot be read".into())
 }
 
-/// Names in it may be any bytes.
-fn lossy(path: &Path) -> Option<String> {
-    Some(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned())
-}
-
 /// Resident bytes as the kernel counts them by and by, which costs nothing.
 fn counted(proc: &Path) -> Option<u64> {
-    field(&lossy(&proc.join("status"))?, "VmRSS")
+    field(&lossy::read(proc.join("status"))?, "VmRSS")
 }
 
 /// Resident bytes as the kernel finds them when it looks at every page.
 fn rolled_up(proc: &Path) -> Option<u64> {
-    field(&lossy(&proc.join("smaps_rollup"))?, "Rss")
+    field(&lossy::read(proc.join("smaps_rollup"))?, "Rss")
 }
 
 fn field(text: &str, name: &str) -> Option<u64> {
@@ -276,7 +272,7 @@ fn threads(proc: &Path) -> Vec<Thread> {
     let mut threads = Vec::new();
     for task in tasks.flatten() {
         let Ok(id) = task.file_name().to_string_lossy().parse() else { continue };
-        let read = |name: &str| lossy(&task.path().join(name)).unwrap_or_default();
+        let read = |name: &str| lossy::read(task.path().join(name)).unwrap_or_default();
         threads.push(Thread {
             id,
             name: read("comm").trim().to_owned(),

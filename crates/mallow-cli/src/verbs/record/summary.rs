@@ -16,6 +16,7 @@ use crate::output::{self, Notes, Page, Table, clean};
 struct Summary<'a> {
     schema: &'static str,
     version: &'static str,
+    #[serde(serialize_with = "mallow_process::lossy::path")]
     trace: &'a Path,
     trace_bytes: u64,
     #[serde(flatten)]

@@ -42,6 +42,7 @@ struct Report<'a> {
 /// What the trace has more, or less, than the other one.
 #[derive(Serialize)]
 struct Difference {
+    #[serde(serialize_with = "mallow_process::lossy::path")]
     other: PathBuf,
     /// Name, before, after.
     totals: Vec<Total>,

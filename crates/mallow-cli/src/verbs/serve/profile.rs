@@ -90,7 +90,7 @@ fn namespace(proc: &Path) -> u64 {
 
 /// The number that the process has in its own container.
 fn own_number(proc: &Path) -> Option<u32> {
-    let status = std::fs::read_to_string(proc.join("status")).ok()?;
+    let status = mallow_process::lossy::read(proc.join("status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     line.split_whitespace().last()?.parse().ok()
 }
@@ -118,7 +118,7 @@ pub struct Place {
 
 pub fn surroundings(pid: u32) -> Option<Place> {
     let proc = PathBuf::from(format!("/proc/{pid}"));
-    let status = std::fs::read_to_string(proc.join("status")).ok()?;
+    let status = mallow_process::lossy::read(proc.join("status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("Gid:"))?;
     let gid = line.split_whitespace().next()?.parse().ok()?;
     let link = |path: &Path| std::fs::read_link(path).ok();

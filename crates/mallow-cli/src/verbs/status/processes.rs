@@ -12,6 +12,7 @@ use serde::Serialize;
 #[derive(Serialize)]
 pub struct Process {
     pub pid: u32,
+    #[serde(serialize_with = "mallow_process::lossy::path")]
     pub program: PathBuf,
     /// What its malloc is bound to, where that can be told.
     pub served_by: Option<String>,

@@ -36,6 +36,7 @@ struct ProcessOutput<'a> {
     pid: u32,
     name: String,
     /// The file of the program.
+    #[serde(serialize_with = "mallow_process::lossy::path")]
     program: PathBuf,
     is_main: bool,
     served_by: Option<String>,

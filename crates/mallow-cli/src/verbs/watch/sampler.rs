@@ -13,7 +13,7 @@ use mallow_process::binding::Inspector;
 use mallow_process::descendants;
 use mallow_process::heap::Place;
 use mallow_process::stat::folder;
-use mallow_process::{picture, smaps};
+use mallow_process::{lossy, picture, smaps};
 
 use super::run::Sample;
 use crate::error::Result;
@@ -145,7 +145,7 @@ fn busy() -> Duration {
 
 fn add_process(pid: u32, sample: &mut Sample) -> Option<()> {
     let proc = folder(pid);
-    let read = |name: &str| std::fs::read_to_string(proc.join(name)).ok();
+    let read = |name: &str| lossy::read(proc.join(name));
     let stat = read("stat")?;
     // Behind the name, which may hold anything.
     let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
