@@ -109,9 +109,10 @@ fn code(ended: Option<Ended>) -> u8 {
 pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Captured> {
     let (prepared, server) = prepared(request.command, request.allocator, request.through, note)?;
     let target = &prepared.target;
-    let file = super::create(request.trace)?;
     let clock = Clock::choose();
     let channel = Channel::new(&settings(request, clock)).map_err(Error::io(SHARED_MEMORY))?;
+    // An older trace of that name stays where nothing can be recorded.
+    let file = super::create(request.trace)?;
     let header = description(request, server, target, clock);
     let timeline = Timeline::start(clock);
     let output = BufWriter::with_capacity(1 << 20, file);

@@ -595,3 +595,17 @@ fn a_filter_that_kills_for_a_call_of_the_recorder_is_named() {
     assert_eq!(trace.code, Some(128 + 31));
     assert!(trace.stderr.contains("killed by SIGSYS: its seccomp filter"), "{}", trace.stderr);
 }
+
+/// Where nothing can be recorded, an older trace of that name stays what it was.
+#[test]
+fn a_trace_is_not_lost_to_a_recording_that_does_not_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("kept.trace");
+    std::fs::write(&trace, "an older one").unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -f 100; exec \"$0\" record -o \"$1\" -- true"]);
+    let recorded = ran(shell.arg(mallow(&[]).get_program()).arg(&trace).output().unwrap());
+    assert_eq!(recorded.code, Some(5), "{}", recorded.stderr);
+    assert!(recorded.stderr.contains("ulimit -f"), "{}", recorded.stderr);
+    assert_eq!(std::fs::read_to_string(&trace).unwrap(), "an older one");
+}
