@@ -98,7 +98,12 @@ pub struct Search<'a, E> {
     pub runs: (u32, Duration),
     /// What the calls before took.
     pub before: Duration,
+    /// The command has failed under the defaults too, so it fails now and then whatever is set.
+    pub defaults_failed: bool,
 }
+
+/// Of what was ended by SIGKILL, as for taking too long: that is not tried again.
+const KILLED: u8 = 137;
 
 impl<'a, E> Search<'a, E> {
     /// Goes on where the state is.
@@ -112,7 +117,19 @@ impl<'a, E> Search<'a, E> {
         start: Instant,
     ) -> Search<'a, E> {
         let (runs, before) = ((0, Duration::ZERO), Duration::from_secs_f64(state.took_s));
-        Search { aim, candidates, state, keep, interrupted, progress, start, runs, before }
+        let defaults_failed = false;
+        Search {
+            aim,
+            candidates,
+            state,
+            keep,
+            interrupted,
+            progress,
+            start,
+            runs,
+            before,
+            defaults_failed,
+        }
     }
 }
 
@@ -439,10 +456,16 @@ impl<E: From<Error>, W: Fn(&Search<E>, u32) -> bool> rounds::Session for Running
         search.progress.runs(search.candidate(candidate), search.run_time());
         let begin = Instant::now();
         let mut outcome = self.bench.run(candidate, search.candidate(candidate))?;
-        // Of what has worked before one failure may be the machine's, and is not the end of all.
-        let has_worked = candidate == DEFAULTS && search.has_worked();
-        if has_worked && matches!(outcome, Some(Err(_))) && !search.stopped() {
-            outcome = self.bench.run(candidate, None)?;
+        // One failure may be the machine's or the command's own: settings are left out for two in a row, and so are
+        // the defaults, once they have worked, the end of all.
+        let may_be_chance = match (&outcome, candidate) {
+            (Some(Err(_)), DEFAULTS) => search.has_worked(),
+            (Some(Err(failure)), _) => failure.code != KILLED,
+            _ => false,
+        };
+        if may_be_chance && !search.stopped() {
+            search.defaults_failed |= candidate == DEFAULTS;
+            outcome = self.bench.run(candidate, search.candidate(candidate))?;
         }
         search.runs = (search.runs.0 + 1, search.runs.1 + begin.elapsed());
         search.progress.has_run();

@@ -48,6 +48,7 @@ pub fn analyse(search: &Search<Error>, about: &About, finalists: &[Index]) -> Re
         settings_tried: tried,
         rounds_confirmed: if about.has_second { confirmed.min(again) } else { confirmed },
         rounds_needed: judge.fewest_rounds(),
+        defaults_failed: search.defaults_failed,
     };
     let (chosen, end, verdict) = conclude(&entries, search.aim.constraints, &settings);
     let line = chosen.map(|index| line(&entries[index]));

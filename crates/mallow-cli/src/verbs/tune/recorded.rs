@@ -36,6 +36,8 @@ pub struct Traces {
     pub player: Player,
     pub first: Option<Replayed>,
     pub second: Option<Replayed>,
+    /// The command failed under the defaults when it was recorded.
+    pub has_failed: bool,
 }
 
 impl Traces {
@@ -53,7 +55,7 @@ impl Traces {
         };
         let first = args.trace.as_deref().map(read).transpose()?;
         let second = args.second.as_deref().map(read).transpose()?;
-        Ok(Traces { player, first, second })
+        Ok(Traces { player, first, second, has_failed: false })
     }
 
     /// Records the command, if that makes the search shorter. A run of it takes `run`, and there are
@@ -80,6 +82,8 @@ impl Traces {
         match replayed {
             Ok(replayed) => self.first = Some(replayed),
             Err(error) if args.search == SearchOn::Auto => {
+                self.has_failed =
+                    matches!(error, Error::Measure(mallow_measure::Error::DefaultsFail { .. }));
                 notes.note(&format!("{error} So settings are searched on the command itself."));
             }
             Err(error) => return Err(error),

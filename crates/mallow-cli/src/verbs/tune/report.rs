@@ -76,6 +76,9 @@ pub struct Settings {
     pub settings_tried: usize,
     pub rounds_confirmed: u32,
     pub rounds_needed: u32,
+    /// The command has failed under the defaults too, now and then.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub defaults_failed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -319,6 +322,11 @@ pub fn conclude(
     let confirmed: Vec<usize> =
         (0..entries.len()).filter(|index| entries[*index].is_confirmed()).collect();
     let failed = entries.iter().filter(|entry| entry.standing == Standing::Failed).count();
+    if failed > 0 && settings.defaults_failed && confirmed.is_empty() {
+        let text = "No verdict: the command fails now and then under the defaults too, so which settings it fails \
+                    under says nothing of them. Let it end alike each time.";
+        return (None, End::NoVerdict, text.into());
+    }
     if failed > 0 && failed + 1 == entries.len() {
         let text = "The defaults are all that works: the command fails under every other setting.";
         return (None, End::DefaultsAreAsGood, text.into());

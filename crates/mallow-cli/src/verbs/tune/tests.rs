@@ -33,6 +33,9 @@ struct Made<'a> {
     fails: Option<Index>,
     /// The runs that fail, if they are of the defaults.
     failing: std::ops::Range<usize>,
+    /// Each run with such a number fails, whatever is set.
+    every: Option<usize>,
+    only_defaults_work: bool,
     random: StdRng,
     /// Other programs come and go: runs drift together, some are held up, and memory varies as much as time.
     is_busy: bool,
@@ -58,7 +61,13 @@ impl Bench for Made<'_> {
         }
         self.patience.set(self.patience.get() - 1);
         self.runs += 1;
-        if self.fails == Some(index) || self.failing.contains(&self.runs) && index == 0 {
+        let is_bad = index != 0 && self.only_defaults_work;
+        let by_chance = self.every.is_some_and(|every| self.runs.is_multiple_of(every));
+        if is_bad
+            || by_chance
+            || self.fails == Some(index)
+            || self.failing.contains(&self.runs) && index == 0
+        {
             return Ok(Some(Err(Failure { text: "ended with exit code 1".into(), code: 1 })));
         }
         // Of joined settings what they do together.
@@ -112,6 +121,8 @@ fn made<'a>(factors: &[(f64, f64)], seed: u64, interrupted: &'a AtomicBool) -> M
         factors: all,
         fails: None,
         failing: 0..0,
+        every: None,
+        only_defaults_work: false,
         random: StdRng::seed_from_u64(seed),
         is_busy: false,
         rounds: Some(12),
@@ -310,6 +321,21 @@ fn a_setting_that_fails_is_left_out_with_its_reason() {
     assert!(report.chosen.is_none(), "{}", report.verdict);
     let tries = state.trials.keys().filter(|place| place.candidate == 2).count();
     assert_eq!(tries, 1, "it is not tried again");
+}
+
+/// Settings are given the second chance that the defaults have, and what fails under both is not blamed on one.
+#[test]
+fn a_command_that_fails_now_and_then_proves_nothing() {
+    let interrupted = AtomicBool::new(false);
+    let mut bench = made(&[(1.0, 1.0); 8], 1, &interrupted);
+    bench.every = Some(7);
+    let (report, _) = tune(&mut bench, State::new(subject(), 1), None);
+    assert!(report.entries.iter().all(|entry| entry.failure.is_none()), "{}", report.verdict);
+    let mut bench = made(&[(1.0, 1.0); 8], 1, &interrupted);
+    (bench.every, bench.only_defaults_work) = (Some(7), true);
+    let (report, _) = tune(&mut bench, State::new(subject(), 1), None);
+    assert_eq!(report.end, End::NoVerdict, "{}", report.verdict);
+    assert!(report.verdict.contains("under the defaults too"), "{}", report.verdict);
 }
 
 #[test]

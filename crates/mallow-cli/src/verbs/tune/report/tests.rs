@@ -50,6 +50,7 @@ pub fn settings() -> Settings {
         settings_tried: 8,
         rounds_confirmed: 10,
         rounds_needed: 9,
+        defaults_failed: false,
     }
 }
 
