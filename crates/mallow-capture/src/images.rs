@@ -53,12 +53,18 @@ pub struct Introduction {
     pub text: Vec<u8>,
 }
 
+/// A process that was started by another may be seen only after that one has ended. Longer ago it was another one that
+/// had the number of this parent.
+const SEEN_LATE: Duration = Duration::from_secs(1);
+
 #[derive(Default)]
 pub struct Images {
     list: Vec<Image>,
     by_id: FxHashMap<u64, usize>,
     /// The living ones.
     by_pid: BTreeMap<u32, usize>,
+    /// Those whose end was seen, and when.
+    ended: BTreeMap<u32, (usize, Instant)>,
     files: Files,
     modules: BTreeMap<(String, Vec<u8>), u32>,
     module_count: u32,
@@ -99,7 +105,7 @@ impl Images {
             (Some(parent), _) => (Start::Fork, Some(parent)),
             (None, Some(was)) => (Start::Exec, Some(was)),
             (None, None) => {
-                let parent = self.by_pid.get(&introduction.parent_pid).copied();
+                let parent = self.parent(introduction.parent_pid);
                 (if parent.is_some() { Start::Exec } else { Start::First }, parent)
             }
         };
@@ -134,6 +140,11 @@ impl Images {
         (index, was.filter(|_| start != Start::Fork))
     }
 
+    fn parent(&self, pid: u32) -> Option<usize> {
+        let ended = || self.ended.get(&pid).filter(|(_, when)| when.elapsed() < SEEN_LATE);
+        self.by_pid.get(&pid).copied().or_else(|| Some(ended()?.0))
+    }
+
     pub fn end(&mut self, index: usize) {
         let image = &mut self.list[index];
         image.is_alive = false;
@@ -142,6 +153,8 @@ impl Images {
         image.tables = Tables::default();
         if self.by_pid.get(&image.pid) == Some(&index) {
             self.by_pid.remove(&image.pid);
+            self.ended.retain(|_, (_, when)| when.elapsed() < SEEN_LATE);
+            self.ended.insert(image.pid, (index, Instant::now()));
         }
         self.name_jit_code(index);
     }
@@ -426,6 +439,25 @@ mod tests {
             (4, 1, Start::Exec, 2),
         ];
         assert_eq!(processes, expected);
+    }
+
+    /// The collector may see the end of both before the beginning of the second.
+    #[test]
+    fn a_process_has_a_parent_whose_end_was_seen_first() {
+        let mut images = Images::default();
+        images.define(&introduction(10, 0, 100, 1));
+        images.end(0);
+        images.define(&introduction(11, 0, 101, 100));
+        images.define(&introduction(12, 0, 102, 99));
+        let parents: Vec<_> = images
+            .definitions
+            .iter()
+            .filter_map(|event| match event {
+                Event::Process(process) => Some((process.parent, process.start)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(parents, [(0, Start::First), (1, Start::Exec), (0, Start::First)]);
     }
 
     #[cfg(target_arch = "x86_64")]
