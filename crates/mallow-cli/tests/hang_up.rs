@@ -78,3 +78,41 @@ fn record_and_advise_pass_it_on_too() {
         }
     }
 }
+
+/// The window is closed while something is shown in it: with a hang-up, and under nohup, where nobody tells.
+#[test]
+fn what_is_shown_ends_with_its_window() {
+    let script = "import os, pty, signal, sys, time\n\
+        signal.alarm(100)\n\
+        if sys.argv[1] == 'ignored': signal.signal(signal.SIGHUP, signal.SIG_IGN)\n\
+        pid, terminal = pty.fork()\n\
+        if pid == 0:\n    os.environ['TERM'] = 'xterm'\n    os.environ.pop('CI', None)\n    \
+        os.execv(sys.argv[2], sys.argv[2:])\n\
+        seen = b''\n\
+        while b'1049h' not in seen: seen += os.read(terminal, 4096)\n\
+        time.sleep(0.5)\n\
+        os.close(terminal)\n\
+        for i in range(300):\n    \
+        ended, status = os.waitpid(pid, os.WNOHANG)\n    \
+        if ended: sys.exit(os.waitstatus_to_exitcode(status) % 256)\n    \
+        time.sleep(0.1)\n\
+        os.kill(pid, signal.SIGKILL)\n\
+        sys.exit('still there')\n";
+    let folder = tempfile::tempdir().unwrap();
+    for how in ["told", "ignored"] {
+        let kept = folder.path().join(how);
+        let kept = kept.to_str().unwrap();
+        let watch = ["watch", "--save", kept, "-o", "/dev/null", "--", "sleep", "100"];
+        for words in [&watch[..], &["top"]] {
+            let mut python = std::process::Command::new("python3");
+            python.args(["-c", script, how]).arg(mallow(&[]).get_program()).args(words);
+            let Ok(output) = python.output() else {
+                println!("skipped: python3 is not installed");
+                return;
+            };
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "{how}, {words:?}: {stderr}");
+        }
+        assert!(std::fs::read_to_string(kept).unwrap().contains("mallow.watch/"));
+    }
+}

@@ -4,6 +4,7 @@
 //! A verb's report type becomes a table, a page (both by `mallow_drawing`), or JSON. `wording` writes verdicts.
 
 mod args;
+pub mod screen;
 mod whole;
 pub mod wording;
 

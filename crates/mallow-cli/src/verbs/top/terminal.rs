@@ -2,23 +2,24 @@
 //! The terminal while the list has it: it is given back at the end, at a panic, and while the list is
 //! stopped.
 
-use std::os::fd::AsFd;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mallow_process::processes;
 use nix::libc::{SIGCONT, SIGHUP, SIGTSTP};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::{DefaultTerminal, Frame};
 use signal_hook::flag::register;
 use signal_hook::low_level::emulate_default_handler;
 
 use crate::error::{Error, Result};
+use crate::output::screen;
 use crate::signals;
 
 pub struct Terminal {
-    terminal: DefaultTerminal,
+    /// Dropped, it would write to a standard error that may be gone too, and panic.
+    terminal: ManuallyDrop<DefaultTerminal>,
     ended: Arc<AtomicBool>,
     stopped: Arc<AtomicBool>,
     continued: Arc<AtomicBool>,
@@ -48,14 +49,9 @@ impl Terminal {
         self.terminal.draw(draw).is_ok()
     }
 
-    /// Waits until there is something to read, a signal or so long. False if the terminal is gone, as when
-    /// its window is closed and the hang-up was ignored: crossterm would then try to read for ever.
+    /// Waits until there is something to read, a signal or so long. False if the terminal is gone.
     pub fn wait(&self, pause: Duration) -> bool {
-        let input = std::io::stdin();
-        let mut inputs = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
-        let ready = poll(&mut inputs, PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX));
-        let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
-        ready.is_err() || !inputs[0].revents().is_some_and(|events| events.intersects(gone))
+        screen::wait_for_keys(pause)
     }
 
     /// Does what signals asked for; true if the screen has to be drawn anew.
@@ -85,8 +81,7 @@ impl Terminal {
 
     /// Each frame hides the cursor, and ratatui leaves it so.
     fn give_back(&mut self) {
-        ratatui::restore();
-        let _ = self.terminal.show_cursor();
+        screen::give_back(&mut self.terminal);
     }
 }
 
@@ -98,7 +93,7 @@ impl Drop for Terminal {
 
 /// From here on a panic gives the terminal back, but not one of the reader, which survives what it
 /// meets in files and memory of others.
-fn init() -> Result<DefaultTerminal> {
+fn init() -> Result<ManuallyDrop<DefaultTerminal>> {
     let terminal = ratatui::try_init().map_err(Error::io("The terminal cannot be used"))?;
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -106,5 +101,5 @@ fn init() -> Result<DefaultTerminal> {
             hook(info);
         }
     }));
-    Ok(terminal)
+    Ok(ManuallyDrop::new(terminal))
 }

@@ -2,6 +2,7 @@
 //! What is shown while a run is watched: a chart on a terminal, a line for each sample elsewhere.
 
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::output;
 use crate::output::chart;
 use crate::output::clean;
 use crate::output::colour::is_wanted;
+use crate::output::screen;
 use mallow_os::wait_readable;
 
 use super::run::{Run, Sample, Summary};
@@ -26,7 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub enum Live {
     /// And whether the watch ends the process.
-    Chart(DefaultTerminal, bool),
+    /// The terminal is not dropped: it would write to a standard error that may be gone too, and panic.
+    Chart(ManuallyDrop<DefaultTerminal>, bool),
     Lines {
         heading: bool,
     },
@@ -37,7 +40,7 @@ impl Live {
     /// `plain`: the result that follows is a table too; `ends`: the watch ends the process.
     pub fn new(quiet: bool, plain: bool, ends: bool) -> Live {
         if wants_chart(quiet) {
-            return Live::Chart(ratatui::init(), ends);
+            return Live::Chart(ManuallyDrop::new(ratatui::init()), ends);
         }
         if plain && !quiet { Live::Lines { heading: true } } else { Live::Nothing }
     }
@@ -59,21 +62,24 @@ impl Live {
         }
     }
 
-    /// Waits until the process ends or the time is over; true if the user wants to end the watch.
+    /// Waits until the process ends or the time is over; true if the user wants to end the watch, or has left.
     pub fn wait(&self, process: &OwnedFd, time: Duration) -> bool {
         if !self.is_chart() {
             let _ = wait_readable(process, time);
             return false;
         }
-        match event::poll(time.min(LOOK_EVERY)) {
+        if !screen::wait_for_keys(time.min(LOOK_EVERY)) {
+            return true;
+        }
+        match event::poll(Duration::ZERO) {
             Ok(true) => matches!(event::read(), Ok(Event::Key(key)) if ends(key)),
             _ => false,
         }
     }
 
     pub fn close(&mut self) {
-        if self.is_chart() {
-            ratatui::restore();
+        if let Live::Chart(terminal, _) = self {
+            screen::give_back(terminal);
         }
         *self = Live::Nothing; // a panic restores the terminal too: ratatui sees to it
     }
