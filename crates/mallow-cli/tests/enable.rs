@@ -535,3 +535,24 @@ fn without_rights_nothing_is_left() {
     assert!(ran.stderr.contains("sudo mallow enable --global"), "{}", ran.stderr);
     system.is(&before);
 }
+
+/// Without /proc no process was looked at, which is not the same as that none has it.
+#[test]
+fn without_proc_nothing_is_said_of_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs none /var/lib && mount -t tmpfs none $UP || exit 99\n\
+        $MALLOW enable --wrappers $UP/some -a mallow > /dev/null || exit 1\n\
+        mount -t tmpfs none /proc\n\
+        $MALLOW status || exit 1\n\
+        $MALLOW enable --wrappers $UP/more -a mallow\n";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).env("MALLOW", mallow(&[]).get_program());
+    let ran = ran(command.env("UP", folder.path()).output().unwrap());
+    if ran.code == Some(99) || ran.stderr.starts_with("unshare:") {
+        println!("skipped: no mount namespace: {}", ran.stderr);
+        return;
+    }
+    assert_eq!(ran.code, Some(4), "{}", ran.stderr);
+    assert!(ran.stderr.contains("There is no /proc here"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("Which processes have it cannot be told."), "{}", ran.stdout);
+}

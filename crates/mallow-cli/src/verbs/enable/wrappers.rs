@@ -15,6 +15,9 @@ use mallow_process::allocators::is_system_name;
 pub fn plan(names: &[String], folder: &Path, system: &System) -> Result<Plan> {
     let folder = std::path::absolute(folder)
         .map_err(Error::io(format!("The folder {} cannot be used", folder.display())))?;
+    if !mallow_process::can_be_read() {
+        return Err(Error::Unsupported(mallow_process::NO_PROC.into()));
+    }
     let tool = std::env::current_exe()
         .map_err(Error::io("The place of the command mallow cannot be told"))?;
     let chosen = chosen(names)?;

@@ -117,6 +117,9 @@ fn sentence(report: &Report) -> String {
     if !report.is_running {
         return "No process was looked at: this is not the system that runs.".into();
     }
+    if !mallow_process::can_be_read() {
+        return format!("Which processes have it cannot be told. {}", mallow_process::NO_PROC);
+    }
     let count = |has_it| report.processes.iter().filter(|process| process.has_it == has_it).count();
     let mut sentence = match count(Some(true)) {
         0 => "No running process has it.".to_owned(),
