@@ -85,19 +85,6 @@ static bool lock_gate_is_mine(void)
     return unlikely(owner != NULL) && owner == os_thread_id();
 }
 
-static void lock_init(struct lock *lock, enum lock_rank rank)
-{
-    check(rank < LOCK_RANKS && atomic_get(&lock->state) == 0);
-    if (MW_LOCK_ORDER) {
-        lock->rank = (uint16_t)rank;
-    }
-}
-
-static bool lock_is_mine(struct lock *lock)
-{
-    return (atomic_get(&lock->state) & ~LOCK_WAITED) == (uintptr_t)os_thread_id();
-}
-
 /* Makes a free lock ours; `flag` is LOCK_WAITED or 0. */
 ALWAYS_INLINE bool lock_grab(struct lock *lock, uintptr_t flag)
 {
@@ -105,6 +92,23 @@ ALWAYS_INLINE bool lock_grab(struct lock *lock, uintptr_t flag)
     return atomic_compare_exchange_strong_explicit(&lock->state, &expected,
                                                    (uintptr_t)os_thread_id() + flag,
                                                    memory_order_acquire, memory_order_relaxed);
+}
+
+static void lock_init(struct lock *lock, enum lock_rank rank)
+{
+    check(rank < LOCK_RANKS && atomic_get(&lock->state) == 0);
+    if (MW_LOCK_ORDER) {
+        lock->rank = (uint16_t)rank;
+    }
+    if (lock_gate_is_mine()) { /* a handler of fork makes an arena: let go with all the others */
+        lock_grab(lock, 0);
+        lock_note_taken(lock);
+    }
+}
+
+static bool lock_is_mine(struct lock *lock)
+{
+    return (atomic_get(&lock->state) & ~LOCK_WAITED) == (uintptr_t)os_thread_id();
 }
 
 static bool lock_try_take(struct lock *lock)

@@ -40,7 +40,7 @@ endfunction()
 foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fork_handlers
         dying_threads sleeping_owner fork_purge shrink unload stats_page holes many_threads impossible_size
         fork_signal fork_streams many_handlers no_keys locked_in stats_print behind small_tls
-        fork_chain fork_first_heap locked_memory limit limit_cgroup stats_json deepbind foreign_clock
+        fork_chain fork_first_heap fork_first_arena locked_memory limit limit_cgroup stats_json deepbind foreign_clock
         cut_guard trimmed no_guards reused_holes regrowth children_differ held
         scattered beside emptied many_stacks small_data no_actions small_pages each_instruction
         start_together looked_at written crowded stuck_guards strict_frees
@@ -58,7 +58,7 @@ target_compile_definitions(promise_tls PRIVATE PROMISE_TLS_MODULES=${promise_tls
 
 foreach(mode IN LISTS MALLOW_MODES)
   foreach(program virt ulimit thread_churn fork_handlers shrink stats_page fork_signal
-          fork_streams fork_first_heap many_handlers no_keys locked_in fork_chain
+          fork_streams fork_first_heap fork_first_arena many_handlers no_keys locked_in fork_chain
           locked_memory foreign_clock trimmed no_guards beside small_data no_actions small_pages)
     mallow_promise(${program} ${mode} "")
   endforeach()
