@@ -212,13 +212,19 @@ static void large_leaves(struct extent *extent)
     }
 }
 
+/* Ends the program if a block that is freed past its list lies there already. */
+static void check_not_listed(struct heap *heap, struct extent *extent)
+{
+    if (unlikely(list_has_block(heap, extent))) {
+        harden_bad_block("free", extent, (void *)extent->start);
+    }
+}
+
 /* A large block that the program gives back. */
 static void free_large(struct heap *heap, struct extent *extent)
 {
     check(!heap_is_anothers(heap));
-    if (unlikely(list_has_block(heap, extent))) {
-        harden_bad_block("free", extent, (void *)extent->start);
-    }
+    check_not_listed(heap, extent);
     bool is_of_slot = extent_is_sampled(extent) && extent->slab.sample_is_slot;
     large_leaves(extent);
     if (extent->is_huge) {
@@ -441,6 +447,7 @@ static void free_uncached(void *block)
     thread_leave(thread_enter()); /* the child of a fork puts its heaps in order first */
     thread_count_resize(block_size(extent, block), 0);
     if (is_large) {
+        check_not_listed(heap_self, extent);
         large_leaves(extent);
         if (!MW_FENCES || !retired_put(extent)) {
             arena_free(arena_of(extent), extent);

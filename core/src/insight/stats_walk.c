@@ -133,7 +133,7 @@ stats_walk_blocks_locked(struct stats *stats, unsigned locked, struct slot *bloc
         }
         struct stats_arena *to = place_of_arena(stats, extent_arena(extent));
         struct stats_large *large = &to->large[large_class_of(extent_pages(extent), false)];
-        if (large->blocks == 0) {
+        if (large->blocks == 0 || to->figures.large_bytes < extent_size(extent)) {
             return; /* it came after the walk */
         }
         large->blocks--;

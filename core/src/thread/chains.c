@@ -39,6 +39,7 @@ ALWAYS_INLINE struct slot *entry_next(const struct slot *entry)
 ALWAYS_INLINE void entry_begin(struct extent *extent, struct slot *next)
 {
     list_entry(extent)->link = (uintptr_t)next;
+    order_stores(); /* who walks an orphan's list follows the link of what is ACTIVE */
     if (!MW_CODED_LINKS) {
         atomic_set(&extent->state, EXTENT_ACTIVE);
     }
@@ -106,7 +107,8 @@ static void lists_count(struct heap *heap)
 
 __attribute__((no_sanitize("thread"))) static size_t stack_pages_now(const struct heap *heap)
 {
-    return atomic_get(&heap->stack_pages) - heap->listed_pages + lists_pages(heap);
+    size_t pages = atomic_get(&heap->stack_pages);
+    return pages - size_min(pages, heap->listed_pages) + lists_pages(heap);
 }
 
 /* Before more blocks leave a list than are known to be in all of them. */
@@ -117,9 +119,12 @@ ALWAYS_INLINE void lists_count_before(struct heap *heap, unsigned list, size_t c
     }
 }
 
-/* A list may become longer by an eighth of what the stacks may still take, or by half of what it might before if that is
- * more: what it was not long ago. So a free looks at the stacks when much has come, and hardly ever otherwise. */
+/* A list may become longer by a share of what the stacks may still take, an eighth, or less where many have room: or by half
+ * of what it might before, four shares at most. So a free looks at the stacks when much has come, and hardly ever otherwise. */
 #define ROOM_SHARE_LOG2 3u
+#define ROOM_SHARE_OF_MANY_LOG2 6u
+#define MANY_LISTS 8u
+#define ROOM_SHARES_SPARE 4
 
 /* So many more blocks of any of the eight classes in the same doubling. */
 static int16_t lists_share(struct heap *heap, unsigned doubling)
@@ -127,15 +132,17 @@ static int16_t lists_share(struct heap *heap, unsigned doubling)
     size_t pages = atomic_get(&heap->stack_pages);
     size_t left = heap->stack_alarm > pages ? heap->stack_alarm - pages : 0;
     size_t granules = left << (os_page_shift - GRANULE_SHIFT);
-    return (int16_t)size_min(granules >> (doubling + 4 + ROOM_SHARE_LOG2), LISTED_MOST / 2);
+    unsigned log2 = heap->lists_open > MANY_LISTS ? ROOM_SHARE_OF_MANY_LOG2 : ROOM_SHARE_LOG2;
+    return (int16_t)size_min(granules >> (doubling + 4 + log2), LISTED_MOST / ROOM_SHARES_SPARE);
 }
 
 ALWAYS_INLINE int16_t list_limit(int16_t limit, int16_t count, int16_t share)
 {
     int16_t spare = (int16_t)((limit - count) / 2);
+    int16_t spare_most = (int16_t)(share * ROOM_SHARES_SPARE);
+    spare = spare < spare_most ? spare : spare_most;
     int16_t most = (int16_t)(count + (spare > share ? spare : share));
-    most = most < LISTED_MOST ? most : LISTED_MOST;
-    return most > 1 ? most : 1;
+    return (int16_t)(most < LISTED_MOST ? most : LISTED_MOST);
 }
 
 static void list_give_room(struct heap *heap, unsigned list)
@@ -156,6 +163,11 @@ static void lists_look(struct heap *heap)
         heap->least[i] = heap->least[i] < count ? heap->least[i] : count;
     }
     int16_t *limits = heap_limit(heap, CLASSES);
+    int16_t open = 0;
+    for (unsigned i = 0; i < BLOCK_CLASSES; i++) {
+        open = (int16_t)(open + (limits[i] != 0));
+    }
+    heap->lists_open = (unsigned)open;
     for (unsigned doubling = 0; doubling < BLOCK_CLASSES / 8; doubling++) {
         int16_t share = lists_share(heap, doubling);
         for (unsigned i = 8 * doubling; i < 8 * doubling + 8; i++) {
@@ -183,8 +195,7 @@ static void lists_close_empty(struct heap *heap)
 
 static bool list_begins_to_age(struct heap *heap, unsigned class)
 {
-    if (MW_CODED_LINKS || !stack_is_listed(heap, class) ||
-        atomic_get(&heap->stacks[class]) != NULL) {
+    if (MW_CODED_LINKS || !stack_is_list(heap, class)) {
         return false; /* there all have the stamp of when they came */
     }
     unsigned list = block_class_of(class);
@@ -259,22 +270,43 @@ static bool block_is_listed_as(struct extent *extent, struct slot *entry)
            extent_state(extent) == EXTENT_ACTIVE;
 }
 
-/* The chain that a list has. What free put there on the hit path gets its stamp now; it lies above the `least` that were
- * there all the time. Owner. */
-static struct extent *list_take_all(struct heap *heap, unsigned list)
+/* Ends a list behind its first `keep` entries. Returns the rest. */
+static struct slot *list_cut(struct heap *heap, unsigned list, size_t keep)
+{
+    struct slot *rest = heap->free[list];
+    struct slot *last = NULL;
+    for (size_t i = 0; i < keep && rest != NULL; i++) {
+        last = rest;
+        rest = entry_next(rest);
+    }
+    if (last != NULL) {
+        last->link = (uintptr_t)NULL;
+    } else {
+        heap->free[list] = NULL;
+    }
+    return rest;
+}
+
+/* A chain of what a list has below its first `keep` blocks. What free put there on the hit path gets its stamp now; it lies
+ * above the `least` that were there all the time. Owner. */
+static struct extent *list_take_below(struct heap *heap, unsigned list, size_t keep)
 {
     check(list_count_matches(heap, list) || heap->is_orphan); /* its owner ended anywhere */
-    struct slot *entry = heap->free[list];
-    int32_t young = -heap->rooms[list] - heap->least[list - CLASSES];
-    if (heap->rooms[list] == 0 && entry == NULL) {
+    size_t count = magazine_count(heap, list);
+    size_t least = (size_t)heap->least[list - CLASSES];
+    if (count <= keep && (keep != 0 || heap->free[list] == NULL)) {
         return NULL;
     }
-    lists_count_before(heap, list, magazine_count(heap, list));
-    heap->free[list] = NULL;
-    list_count(heap, list, -(size_t)magazine_count(heap, list));
+    struct slot *entry = list_cut(heap, list, keep);
+    size_t taken = count - keep;
+    lists_count_before(heap, list, taken);
+    list_count(heap, list, -taken);
+    size_t young = taken - size_min(least, taken);
+    heap->least[list - CLASSES] = (int16_t)(least - size_min(least, taken));
+    *heap_limit(heap, list) = (int16_t)keep;
     struct extent *chain = NULL;
     struct extent **end = &chain;
-    for (; entry != NULL; young--) {
+    while (entry != NULL) {
         struct extent *extent = entry_extent(entry);
         if (!MW_CODED_LINKS && unlikely(!block_is_listed_as(extent, entry))) {
             break;
@@ -282,6 +314,7 @@ static struct extent *list_take_all(struct heap *heap, unsigned list)
         entry = entry_next(entry);
         if (!MW_CODED_LINKS && young > 0) {
             extent->slab.stamp = clock_stamp();
+            young--;
         }
         entry_end(extent);
         heap_count_stack(heap, extent_pages(extent));
@@ -292,10 +325,22 @@ static struct extent *list_take_all(struct heap *heap, unsigned list)
     return chain;
 }
 
+static bool stack_is_list(struct heap *heap, unsigned class)
+{
+    return stack_is_listed(heap, class) && atomic_get(&heap->stacks[class]) == NULL;
+}
+
+static struct extent *list_halve(struct heap *heap, unsigned class, bool keeps_one)
+{
+    unsigned list = block_class_of(class);
+    size_t count = magazine_count(heap, list);
+    return list_take_below(heap, list, size_max(count / 2, keeps_one && count > 0));
+}
+
 static struct extent *stack_take_all(struct heap *heap, unsigned class)
 {
     struct extent *chain =
-        stack_is_listed(heap, class) ? list_take_all(heap, block_class_of(class)) : NULL;
+        stack_is_listed(heap, class) ? list_take_below(heap, block_class_of(class), 0) : NULL;
     return chain_join(chain, cell_empty(&heap->stacks[class]));
 }
 
@@ -335,14 +380,15 @@ static void stack_put(struct heap *heap, unsigned class, struct extent *chain)
     uint32_t turns = heap_is_sampling(heap) ? heap_turns_of(heap, list) : LISTED_MOST;
     struct extent *rest = chain_cut(&chain, size_min(turns, LISTED_MOST));
     heap_count_stack(heap, -chain_pages(chain));
-    heap->free[list] =
-        chain != NULL ? list_entry(chain) : NULL; /* NULL: the first one is a sample */
+    struct slot *first = chain != NULL ? list_entry(chain) : NULL; /* NULL: it is a sample */
     while (chain != NULL) {
         struct extent *below = chain->slab.below;
         entry_begin(chain, below != NULL ? list_entry(below) : NULL);
         list_count(heap, list, 1);
         chain = below;
     }
+    order_stores();
+    heap->free[list] = first;
     list_give_room(heap, list);
     heap->least[list - CLASSES] = (int16_t)magazine_count(heap, list);
     if (rest != NULL) {
@@ -398,10 +444,12 @@ static struct extent *cell_pop(struct heap *heap, unsigned class)
 static struct extent *list_pop(struct heap *heap, unsigned list)
 {
     struct slot *entry = heap->free[list];
-    struct extent *extent = NULL;
-    if (entry != NULL) {
+    struct extent *extent = entry != NULL ? entry_extent(entry) : NULL;
+    if (!MW_CODED_LINKS && extent != NULL && unlikely(!block_is_listed_as(extent, entry))) {
+        return list_take_below(heap, list, 0); /* NULL, as the list ends there */
+    }
+    if (extent != NULL) {
         int16_t *least = &heap->least[list - CLASSES];
-        extent = entry_extent(entry);
         heap->free[list] = entry_next(entry);
         lists_count_before(heap, list, 1);
         list_count(heap, list, -(size_t)1);

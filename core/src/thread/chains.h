@@ -49,6 +49,12 @@ static bool list_begins_to_age(struct heap *heap, unsigned class);
 /* Whether a block that comes past its list, which has no room, lies there already: among the first ones. Owner. */
 static bool list_has_block(struct heap *heap, struct extent *extent);
 
+/* Whether all that a stack has lies in a list. */
+static bool stack_is_list(struct heap *heap, unsigned class);
+
+/* Takes the lower half of such a one, or all but one block, which stays counted. Owner. */
+static struct extent *list_halve(struct heap *heap, unsigned class, bool keeps_one);
+
 /* Cuts a chain behind its first `keep` blocks. Returns the rest. */
 static struct extent *chain_cut(struct extent **chain, size_t keep);
 

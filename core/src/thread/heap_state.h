@@ -221,6 +221,7 @@ struct heap {
     uint8_t mark_thinning[BLOCK_CLASSES]; /* the same of the block on top of a cell, see stack.h */
     struct candidate candidate;           /* what until_tick may end at */
     size_t listed_pages;           /* of stack_pages: in lists, when they were counted last */
+    unsigned lists_open;           /* lists of blocks with room, by the last look */
     unsigned listed_end;           /* while is_private: page classes from here on stay in cells */
     unsigned listed_most;          /* what that might have been */
     bool has_unlisted;             /* since then a block was put into a cell, perhaps above them */
@@ -459,6 +460,12 @@ ALWAYS_INLINE void magazine_set_count(struct heap *heap, unsigned class, uint32_
 ALWAYS_INLINE void heap_set_way(struct heap *heap, bool is_mixed)
 {
     heap->table_most = MW_PAGEMAP_LISTS && !is_mixed ? SLOT_MAX : SMALL_MAX;
+}
+
+/* Whether the thread allocates large blocks: from private lists, which are so until the heap settles, or in other ways. */
+ALWAYS_INLINE bool heap_uses_blocks(const struct heap *heap)
+{
+    return heap->takes_blocks || heap->is_private;
 }
 
 ALWAYS_INLINE void heap_note_class(struct heap *heap, unsigned class)

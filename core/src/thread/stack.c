@@ -141,6 +141,10 @@ static void stack_keep(struct heap *heap, unsigned class, struct extent *chain, 
 static void stack_halve(struct heap *heap, unsigned latest)
 {
     for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
+        if (stack_is_list(heap, class)) {
+            stack_release(heap, list_halve(heap, class, class == latest));
+            continue;
+        }
         struct extent *chain = stack_take_all(heap, class);
         size_t count = 0;
         for (struct extent *at = chain; at != NULL; at = at->slab.below) {
@@ -362,8 +366,8 @@ static void heap_put_slab_pages(struct heap *heap, struct extent *extent)
 static bool stack_hand_on(struct heap *heap, struct extent *extent)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
-    if (heap->takes_blocks || extent_size(extent) > tray_most_bytes() || heap_is_of_crowd(heap) ||
-        option(OPTION_dirty_decay_ms) == 0) {
+    if (heap_uses_blocks(heap) || extent_size(extent) > tray_most_bytes() ||
+        heap_is_of_crowd(heap) || option(OPTION_dirty_decay_ms) == 0) {
         return false;
     }
     struct arena *arena = arena_of(extent);

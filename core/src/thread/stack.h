@@ -39,7 +39,8 @@
  * A list of LISTED_MOST blocks is full: the next ones wait in the cell too.
  *
  * The owner alone writes stack_pages. A robber adds what it took to robbed_pages, and the owner
- * takes that out of the sum when the sum matters: so stack_pages may be too large, never too small.
+ * takes that out of the sum when the sum matters: so of cells stack_pages may be too large, never too small. What the hit
+ * paths did in lists it learns at ticks, see lists_count.
  */
 #ifndef MALLOW_STACK_H
 #define MALLOW_STACK_H

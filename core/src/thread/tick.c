@@ -151,12 +151,6 @@ static bool heap_uses_medium(struct heap *heap)
     return heap->classes_used >> SMALL_CLASSES != 0;
 }
 
-/* Private stacks stay so until the heap settles. */
-static bool heap_uses_blocks(struct heap *heap)
-{
-    return heap->takes_blocks || heap->is_private;
-}
-
 /* So many pages come into the stacks for each block that a thread frees while it clears up, at least. */
 #define CLEARED_PAGES 4u
 
@@ -247,6 +241,7 @@ static void heap_set_pace(struct heap *heap, uint32_t pace)
 /* How long the lists are, and how soon the clock is read again. */
 static void heap_set_lists(struct heap *heap, uint64_t elapsed_ms)
 {
+    lists_count(heap);
     if (heap_is_idle(heap, elapsed_ms)) {
         if (heap->list_max != LIST_MAX_IDLE) {
             heap_return_lists(heap);

@@ -7,9 +7,9 @@
 
 #include "promise.h"
 
-enum { MOST = 30, PAIRS = 600000, SWINGS = 300, AT_MOST = 16 };
+enum { CLASSES = 64, PAIRS = 600000, SWINGS = 300, ROUNDS = 10, AT_MOST = 16 };
 
-static char *blocks[MOST];
+static char *blocks[CLASSES];
 
 static void take(unsigned count, size_t size)
 {
@@ -38,6 +38,30 @@ static void be_busy(void)
     }
 }
 
+static void make_pairs(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        char *one = malloc(40000), *other = malloc(60000);
+        *one = *other = 1;
+        free(one);
+        free(other);
+    }
+}
+
+/* A block of each size that lists of blocks have, 36 KiB to 8 MiB, and between them calls enough for each list to be in use. */
+static void take_each(void)
+{
+    for (unsigned i = 0; i < CLASSES; i++) {
+        size_t size = (size_t)(9 + i % 8) << (12 + i / 8);
+        blocks[i] = malloc(size);
+        CHECK(blocks[i] != NULL);
+        make_pairs(300);
+        memset(blocks[i], 1, size);
+        make_pairs(300);
+    }
+    make_pairs(9000);
+}
+
 static void sleep_and_look(const char *what)
 {
     size_t freed = promise_field("status", "VmRSS:");
@@ -61,5 +85,14 @@ int main(void)
     }
     give(20);
     sleep_and_look("resident after 40 MiB were freed over and over");
+
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        take_each();
+        give(CLASSES);
+        make_pairs(600);
+    }
+    take_each();
+    give(CLASSES);
+    sleep_and_look("resident after a block of each size was freed");
     return 0;
 }
