@@ -366,7 +366,9 @@ impl Signals {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
         let last = Arc::new(AtomicUsize::new(0));
         let failed = "Signals cannot be caught";
-        for signal in [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT] {
+        // What is ignored here the command ignores too, as under nohup: a handler would not be inherited.
+        let wanted = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT];
+        for signal in wanted.into_iter().filter(|signal| !mallow_os::is_ignored(*signal)) {
             signal_hook::flag::register_usize(signal, Arc::clone(&last), signal as usize)
                 .map_err(Error::io(failed))?;
         }

@@ -24,17 +24,19 @@ static LAST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 /// Set by the first one, which ends a measurement, not the report of what is finished.
 pub fn watch() -> Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
+    let asked_to_end = Arc::new(AtomicBool::new(false));
     for signal in [nix::libc::SIGINT, nix::libc::SIGTERM] {
-        // A second one ends the command as usual.
-        let flag = Arc::clone(&interrupted);
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))
+        // A second one of these ends the command as usual.
+        let (flag, again) = (Arc::clone(&interrupted), Arc::clone(&asked_to_end));
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&again))
             .and_then(|_| signal_hook::flag::register_usize(signal, LAST.clone(), signal as usize))
+            .and_then(|_| signal_hook::flag::register(signal, again))
             .and_then(|_| signal_hook::flag::register(signal, flag))
             .map_err(Error::io(NO_HANDLER))?;
     }
     // Under nohup it is ignored, and stays so. Of a window that is closed, the kernel and the shell both tell: the
     // second one is no wish to give up.
-    if !is_ignored(SIGHUP) {
+    if !mallow_os::is_ignored(SIGHUP) {
         let flag = Arc::clone(&interrupted);
         signal_hook::flag::register_usize(SIGHUP, LAST.clone(), SIGHUP as usize)
             .and_then(|_| signal_hook::flag::register(SIGHUP, flag))
@@ -52,19 +54,15 @@ pub fn for_the_command() -> Option<Signal> {
 }
 
 /// Ctrl-\, which ends the command if that does not answer it otherwise, as a JVM does with the stacks of its threads.
+/// Where it is ignored the command ignores it too, and inherits that.
 pub fn quits() -> Result<Arc<AtomicBool>> {
     let asked = Arc::new(AtomicBool::new(false));
+    if mallow_os::is_ignored(nix::libc::SIGQUIT) {
+        return Ok(asked);
+    }
     signal_hook::flag::register(nix::libc::SIGQUIT, Arc::clone(&asked))
         .map_err(Error::io(NO_HANDLER))?;
     Ok(asked)
-}
-
-/// Whether whoever started this process has it ignore a signal.
-pub fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal - 1) & 1 == 1
 }
 
 /// Of a command that one of these cut short.

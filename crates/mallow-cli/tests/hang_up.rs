@@ -21,6 +21,16 @@ fn told(verb: &[&str], signal: Signal) -> (Ran, TempDir) {
     std::fs::create_dir(folder.path().join("temporary")).unwrap();
     command.current_dir(folder.path()).env("TMPDIR", folder.path().join("temporary"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Under nohup, or in the background of a script, these are ignored here.
+    let as_usual = || {
+        for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
+            // SAFETY: the default action is no code of ours.
+            unsafe { nix::sys::signal::signal(signal, nix::sys::signal::SigHandler::SigDfl) }?;
+        }
+        Ok(())
+    };
+    // SAFETY: nothing is called between fork and exec but sigaction.
+    unsafe { command.pre_exec(as_usual) };
     // No terminal sends Ctrl-C to this group.
     let mut child = command.process_group(0).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -102,7 +112,7 @@ fn what_is_shown_ends_with_its_window() {
     for how in ["told", "ignored"] {
         let kept = folder.path().join(how);
         let kept = kept.to_str().unwrap();
-        let watch = ["watch", "--save", kept, "-o", "/dev/null", "--", "sleep", "100"];
+        let watch = ["watch", "--save", kept, "--", "sleep", "100"];
         for words in [&watch[..], &["top"]] {
             let mut python = std::process::Command::new("python3");
             python.args(["-c", script, how]).arg(mallow(&[]).get_program()).args(words);

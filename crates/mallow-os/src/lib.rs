@@ -210,6 +210,14 @@ impl Drop for StartPeak {
     }
 }
 
+/// Whether whoever started this process has it ignore a signal.
+pub fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
 /// Whether a terminal sends what is typed there, such as Ctrl-C, to this process and to those that it started.
 pub fn is_in_foreground() -> bool {
     let terminal = File::open("/dev/tty").ok();

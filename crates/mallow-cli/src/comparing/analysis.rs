@@ -378,6 +378,19 @@ mod tests {
 
     /// It was said that the runs told nothing, below a table that told of more memory.
     #[test]
+    fn memory_that_is_not_judged_leaves_nothing_open() {
+        use crate::comparing::worth::{Worth, worth};
+        use Verdict::{Inconclusive, NoDifference};
+        let mut small = entry("a", Some([NoDifference; 3]));
+        small.memory = None;
+        assert!(!small.is_inconclusive());
+        assert_eq!(worth(&small), Worth::NotBetter);
+        assert!(entry("a", Some([NoDifference, NoDifference, Inconclusive])).is_inconclusive());
+        assert!(entry("a", Some([Inconclusive, NoDifference, NoDifference])).is_inconclusive());
+        assert!(entry("a", None).is_inconclusive());
+    }
+
+    #[test]
     fn what_is_shown_while_time_is_open_is_said() {
         use Verdict::{Inconclusive, Less, More, NoDifference};
         let of = |verdicts: [Verdict; 3]| {

@@ -137,6 +137,17 @@ fn may_be_of_modules(who: &Contestant, failure: &Failure) -> bool {
     is_other && matches!(failure.outcome, Outcome::Killed { signal } if crashed(signal))
 }
 
+impl Entry {
+    /// Whether time or CPU has no verdict, or memory an open one: that of a small command is not judged, however many
+    /// the runs.
+    pub fn is_inconclusive(&self) -> bool {
+        let is_open = |versus: &Versus| versus.verdict == Verdict::Inconclusive;
+        self.time.as_ref().is_none_or(is_open)
+            || self.cpu.as_ref().is_none_or(is_open)
+            || self.memory.as_ref().is_some_and(is_open)
+    }
+}
+
 impl Report {
     /// What went wrong, a line for each way.
     pub fn failures(&self) -> Vec<String> {
@@ -168,11 +179,7 @@ impl Report {
     }
 
     pub fn has_inconclusive(&self) -> bool {
-        self.conditions.iter().flat_map(|condition| &condition.entries).any(|entry| {
-            !entry.who.is_baseline
-                && [&entry.time, &entry.cpu, &entry.memory]
-                    .iter()
-                    .any(|v| v.as_ref().is_none_or(|v| v.verdict == Verdict::Inconclusive))
-        })
+        let mut entries = self.conditions.iter().flat_map(|condition| &condition.entries);
+        entries.any(|entry| !entry.who.is_baseline && entry.is_inconclusive())
     }
 }

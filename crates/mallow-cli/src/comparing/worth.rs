@@ -19,7 +19,10 @@ pub enum Worth {
 /// allocator is better even if it takes more memory.
 pub fn worth(entry: &Entry) -> Worth {
     let verdict = |versus: &Option<Versus>| versus.as_ref().map(|versus| versus.verdict);
-    by_verdicts(verdict(&entry.time), verdict(&entry.cpu), verdict(&entry.memory))
+    let time = verdict(&entry.time);
+    // That of a small command is not judged, however many the runs.
+    let memory = verdict(&entry.memory).or(time.map(|_| Verdict::NoDifference));
+    by_verdicts(time, verdict(&entry.cpu), memory)
 }
 
 fn by_verdicts(time: Option<Verdict>, cpu: Option<Verdict>, memory: Option<Verdict>) -> Worth {

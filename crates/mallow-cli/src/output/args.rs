@@ -71,8 +71,8 @@ impl OutputArgs {
             Format::Csv => text(Format::Csv, Screen::PLAIN),
             format => text(format, self.screen()),
         };
-        write_result(self, &result)?;
-        self.write_page(|| Ok(page()))
+        self.write_page(|| Ok(page()))?; // before what a closed window takes no more
+        write_result(self, &result)
     }
 
     /// The part of `--html`.

@@ -10,6 +10,7 @@ pub mod wording;
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
@@ -106,18 +107,28 @@ pub fn write_on(text: &str) -> Result<bool> {
     let text = colour::resolved(&clean::text(text), colour::is_wanted(&std::io::stdout()));
     let mut stdout = std::io::stdout();
     let outcome = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    let is_read = !matches!(&outcome, Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe);
+    let is_read = !matches!(&outcome, Err(error) if nobody_reads(error));
     printed(outcome).map(|()| is_read)
 }
 
-/// What came of printing. A reader that has gone away (`| head`) is not an error.
+/// What came of printing. A reader that has gone away (`| head`, a closed window) is not an error.
 pub fn printed(outcome: std::io::Result<()>) -> Result<()> {
     match outcome {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+        Err(error) if !nobody_reads(&error) => {
             Err(Error::Io { what: "The result cannot be written".into(), source: error })
         }
         _ => Ok(()),
     }
+}
+
+/// The reader of standard output has ended, or its window was closed.
+fn nobody_reads(error: &std::io::Error) -> bool {
+    let is_window = || {
+        let output = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
+        output.and_then(|file| file.metadata()).is_ok_and(|file| file.file_type().is_char_device())
+    };
+    error.kind() == std::io::ErrorKind::BrokenPipe
+        || (error.raw_os_error() == Some(nix::libc::EIO) && is_window())
 }
 
 pub fn write_file(path: &Path, text: &str) -> Result<()> {

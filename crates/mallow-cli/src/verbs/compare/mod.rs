@@ -33,15 +33,10 @@ pub fn main(args: &CompareArgs, notes: Notes) -> Result<u8> {
 }
 
 fn publish(args: &CompareArgs, report: &Report) -> Result<()> {
-    args.output.write(
-        report,
-        || html::page(report),
-        |format, screen| report.text(format, screen),
-    )?;
     if let Some(path) = &args.export_json {
         output::write_file(path, &output::json(report)?)?;
     }
-    Ok(())
+    args.output.write(report, || html::page(report), |format, screen| report.text(format, screen))
 }
 
 fn exit_code(args: &CompareArgs, report: &Report, interrupted: bool) -> Result<u8> {

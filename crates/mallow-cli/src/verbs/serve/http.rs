@@ -30,7 +30,6 @@ use super::profile::{self, Dump};
 use super::tls::Identity;
 use super::token::Token;
 use crate::error::{Error, Result};
-use crate::signals;
 
 /// For a request to come in, for a part of the answer to go out, and for the whole of a connection.
 const HEADER_TIME: Duration = Duration::from_secs(10);
@@ -76,7 +75,7 @@ pub fn serve(
         let mut end = signal(SignalKind::terminate()).map_err(failed())?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed())?;
         // Under nohup it is ignored, and stays so.
-        let hangs_up = !signals::is_ignored(nix::libc::SIGHUP);
+        let hangs_up = !mallow_os::is_ignored(nix::libc::SIGHUP);
         let mut hangup = if hangs_up { signal(SignalKind::hangup()).ok() } else { None };
         for task in beside {
             tokio::spawn(task);

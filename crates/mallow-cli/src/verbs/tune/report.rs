@@ -178,7 +178,12 @@ impl Entry {
     /// What the runs leave open: it may take more by the margin or beyond.
     pub fn unclear(&self, margin_percent: f64) -> Vec<&'static str> {
         let figures = [&self.confirmed, &self.second].into_iter().flatten();
-        let open = figures.flat_map(|figures| figures.versus()).filter(|(_, versus)| {
+        // No more runs can tell the memory of a command that is smaller than what it was started from.
+        let judged = figures.flat_map(|figures| {
+            let is_known = figures.memory.is_some() || figures.time.is_none();
+            figures.versus().into_iter().filter(move |(name, _)| is_known || *name != "memory")
+        });
+        let open = judged.filter(|(_, versus)| {
             versus.as_ref().is_none_or(|versus| may_be_more(versus, margin_percent))
         });
         let open: Vec<&str> = open.map(|(name, _)| name).collect();
@@ -238,7 +243,7 @@ impl Entry {
         let interval = |versus: &Option<Versus>| versus.as_ref()?.comparison.interval;
         let overlap = |a: &Option<Versus>, b: &Option<Versus>| match (interval(a), interval(b)) {
             (Some(a), Some(b)) => a.low <= b.high && b.low <= a.high,
-            _ => false,
+            _ => a.is_none() && b.is_none(),
         };
         match (&self.confirmed, &other.confirmed) {
             (Some(own), Some(other)) => {
@@ -403,7 +408,8 @@ fn with_a_gain(
 fn best(entries: &[Entry], of: &[usize], figure: impl Fn(usize) -> f64) -> Option<usize> {
     let by_figure = |a: &usize, b: &usize| figure(*a).total_cmp(&figure(*b));
     let most = of.iter().copied().min_by(by_figure)?;
-    let alike = of.iter().copied().filter(|index| entries[*index].is_like(&entries[most]));
+    let is_like = |index: &usize| *index == most || entries[*index].is_like(&entries[most]);
+    let alike = of.iter().copied().filter(is_like);
     alike.min_by(|a, b| {
         let parts = |index: usize| entries[index].settings.split(' ').count();
         parts(*a).cmp(&parts(*b)).then(by_figure(a, b))

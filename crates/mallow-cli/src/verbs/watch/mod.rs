@@ -81,7 +81,14 @@ fn start(args: &WatchArgs, notes: Notes) -> Result<Child> {
     })
 }
 
+/// Files first: the window may be closed.
 fn publish(args: &WatchArgs, run: &Run) -> Result<()> {
+    if let Some(path) = &args.csv {
+        output::write_file(path, &run::csv(run))?;
+    }
+    if let Some(path) = &args.save {
+        output::write_file(path, &output::json(run)?)?;
+    }
     args.output.write(
         run,
         || html::page(run),
@@ -92,14 +99,7 @@ fn publish(args: &WatchArgs, run: &Run) -> Result<()> {
                 _ => format!("\n{}\n\n{}", screen.fill(&html::sentence(run)), table()),
             }
         },
-    )?;
-    if let Some(path) = &args.csv {
-        output::write_file(path, &run::csv(run))?;
-    }
-    match &args.save {
-        Some(path) => output::write_file(path, &output::json(run)?),
-        None => Ok(()),
-    }
+    )
 }
 
 /// What has an average, a peak and an end.

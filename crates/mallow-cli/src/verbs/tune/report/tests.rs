@@ -60,6 +60,16 @@ fn concluded(entries: &[Entry]) -> (Option<usize>, End, String) {
     conclude(entries, &[], &settings())
 }
 
+/// Of a command that is smaller than what it was started from no memory is judged, however many the runs.
+#[test]
+fn a_gain_is_recommended_where_memory_is_not_known() {
+    let entries = [entry("defaults", None, None), entry("a:1", versus(Less, 0.7), None)];
+    let (chosen, end, text) = concluded(&entries);
+    assert_eq!((chosen, end), (Some(1), End::Found), "{text}");
+    assert!(text.starts_with("a:1 is better"), "{text}");
+    assert!(entries[1].unclear(2.0).is_empty(), "{:?}", entries[1].unclear(2.0));
+}
+
 #[test]
 fn what_gains_without_a_cost_is_recommended() {
     let entries = [
