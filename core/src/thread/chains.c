@@ -119,37 +119,19 @@ ALWAYS_INLINE void lists_count_before(struct heap *heap, unsigned list, size_t c
     }
 }
 
-/* A list may become longer by a share of what the stacks may still take, an eighth, or less where many have room: or by half
- * of what it might before, four shares at most. So a free looks at the stacks when much has come, and hardly ever otherwise. */
+/* A list that a free finds full may become longer by an eighth of what the stacks may still take: so a free looks at the
+ * stacks when much has come. What all lists may have together is kept below what makes a free look, but not at once: limits
+ * fall by half of their room at each look that finds more. So lists that fill and empty by turns are looked at rarely. */
 #define ROOM_SHARE_LOG2 3u
-#define ROOM_SHARE_OF_MANY_LOG2 6u
-#define MANY_LISTS 8u
-#define ROOM_SHARES_SPARE 4
-
-/* So many more blocks of any of the eight classes in the same doubling. */
-static int16_t lists_share(struct heap *heap, unsigned doubling)
-{
-    size_t pages = atomic_get(&heap->stack_pages);
-    size_t left = heap->stack_alarm > pages ? heap->stack_alarm - pages : 0;
-    size_t granules = left << (os_page_shift - GRANULE_SHIFT);
-    unsigned log2 = heap->lists_open > MANY_LISTS ? ROOM_SHARE_OF_MANY_LOG2 : ROOM_SHARE_LOG2;
-    return (int16_t)size_min(granules >> (doubling + 4 + log2), LISTED_MOST / ROOM_SHARES_SPARE);
-}
-
-ALWAYS_INLINE int16_t list_limit(int16_t limit, int16_t count, int16_t share)
-{
-    int16_t spare = (int16_t)((limit - count) / 2);
-    int16_t spare_most = (int16_t)(share * ROOM_SHARES_SPARE);
-    spare = spare < spare_most ? spare : spare_most;
-    int16_t most = (int16_t)(count + (spare > share ? spare : share));
-    return (int16_t)(most < LISTED_MOST ? most : LISTED_MOST);
-}
 
 static void list_give_room(struct heap *heap, unsigned list)
 {
-    unsigned i = list - CLASSES;
+    size_t pages = atomic_get(&heap->stack_pages);
+    size_t left = heap->stack_alarm > pages ? heap->stack_alarm - pages : 0;
+    size_t share = left / page_class_pages(page_class_of_block(list)) >> ROOM_SHARE_LOG2;
+    size_t most = size_min(magazine_count(heap, list) + share, LISTED_MOST);
     int16_t *limit = heap_limit(heap, list);
-    *limit = list_limit(*limit, (int16_t)-heap->rooms[list], lists_share(heap, i / 8));
+    *limit = (int16_t)size_max((size_t)*limit, most);
 }
 
 static void lists_look(struct heap *heap)
@@ -158,22 +140,21 @@ static void lists_look(struct heap *heap)
         return;
     }
     const int16_t *rooms = heap->rooms + CLASSES;
+    int16_t *limits = heap_limit(heap, CLASSES);
+    int32_t granules = 0;
     for (unsigned i = 0; i < BLOCK_CLASSES; i++) {
         int16_t count = (int16_t)-rooms[i];
         heap->least[i] = heap->least[i] < count ? heap->least[i] : count;
     }
-    int16_t *limits = heap_limit(heap, CLASSES);
-    int16_t open = 0;
     for (unsigned i = 0; i < BLOCK_CLASSES; i++) {
-        open = (int16_t)(open + (limits[i] != 0));
+        granules += limits[i] * block_granules[i];
     }
-    heap->lists_open = (unsigned)open;
-    for (unsigned doubling = 0; doubling < BLOCK_CLASSES / 8; doubling++) {
-        int16_t share = lists_share(heap, doubling);
-        for (unsigned i = 8 * doubling; i < 8 * doubling + 8; i++) {
-            int16_t limit = list_limit(limits[i], (int16_t)-rooms[i], share);
-            limits[i] = limits[i] != 0 ? limit : 0;
-        }
+    if ((size_t)granules >> (os_page_shift - GRANULE_SHIFT) <= heap->stack_alarm) {
+        return;
+    }
+    for (unsigned i = 0; i < BLOCK_CLASSES; i++) {
+        int16_t count = (int16_t)-rooms[i];
+        limits[i] = (int16_t)(count + (limits[i] - count) / 2);
     }
 }
 
@@ -207,6 +188,19 @@ static bool list_begins_to_age(struct heap *heap, unsigned class)
     return was_empty;
 }
 
+/* Whether an entry of a list is the start of a block of pages. One that the program freed twice may lie in a list twice, and
+ * have become something else when it comes out for the second time; and the program may have overwritten a link. Of
+ * descriptors neither is so. */
+static bool entry_is_listed(struct slot *entry)
+{
+    if (MW_CODED_LINKS) {
+        return true;
+    }
+    struct extent *extent = pagemap_find(entry);
+    return extent->start == (uintptr_t)entry && !extent_is_slab(extent) &&
+           extent_state(extent) == EXTENT_ACTIVE;
+}
+
 /* Where lists hold blocks, a block in one looks like the program's. */
 #define LOOKED_AT_MOST 64u
 
@@ -220,6 +214,9 @@ static bool list_has_block(struct heap *heap, struct extent *extent)
     for (unsigned i = 0; i < LOOKED_AT_MOST && entry != NULL; i++) {
         if (entry == list_entry(extent)) {
             return true;
+        }
+        if (!entry_is_listed(entry)) {
+            return false;
         }
         entry = entry_next(entry);
     }
@@ -262,23 +259,17 @@ static struct extent *chain_join(struct extent *upper, struct extent *lower)
     return upper;
 }
 
-/* Whether an entry of a list is the start of a block of pages: one that the program freed twice may lie in a list twice, and
- * have become something else when it comes out for the second time. */
-static bool block_is_listed_as(struct extent *extent, struct slot *entry)
-{
-    return extent->start == (uintptr_t)entry && !extent_is_slab(extent) &&
-           extent_state(extent) == EXTENT_ACTIVE;
-}
-
-/* Ends a list behind its first `keep` entries. Returns the rest. */
-static struct slot *list_cut(struct heap *heap, unsigned list, size_t keep)
+/* Ends a list behind its first `*keep` entries, or before one that is none, whose number it says then. Returns the rest. */
+static struct slot *list_cut(struct heap *heap, unsigned list, size_t *keep)
 {
     struct slot *rest = heap->free[list];
     struct slot *last = NULL;
-    for (size_t i = 0; i < keep && rest != NULL; i++) {
+    size_t kept = 0;
+    for (; kept < *keep && rest != NULL && entry_is_listed(rest); kept++) {
         last = rest;
         rest = entry_next(rest);
     }
+    *keep = kept;
     if (last != NULL) {
         last->link = (uintptr_t)NULL;
     } else {
@@ -297,7 +288,7 @@ static struct extent *list_take_below(struct heap *heap, unsigned list, size_t k
     if (count <= keep && (keep != 0 || heap->free[list] == NULL)) {
         return NULL;
     }
-    struct slot *entry = list_cut(heap, list, keep);
+    struct slot *entry = list_cut(heap, list, &keep);
     size_t taken = count - keep;
     lists_count_before(heap, list, taken);
     list_count(heap, list, -taken);
@@ -308,7 +299,7 @@ static struct extent *list_take_below(struct heap *heap, unsigned list, size_t k
     struct extent **end = &chain;
     while (entry != NULL) {
         struct extent *extent = entry_extent(entry);
-        if (!MW_CODED_LINKS && unlikely(!block_is_listed_as(extent, entry))) {
+        if (unlikely(!entry_is_listed(entry))) {
             break;
         }
         entry = entry_next(entry);
@@ -445,7 +436,7 @@ static struct extent *list_pop(struct heap *heap, unsigned list)
 {
     struct slot *entry = heap->free[list];
     struct extent *extent = entry != NULL ? entry_extent(entry) : NULL;
-    if (!MW_CODED_LINKS && extent != NULL && unlikely(!block_is_listed_as(extent, entry))) {
+    if (extent != NULL && unlikely(!entry_is_listed(entry))) {
         return list_take_below(heap, list, 0); /* NULL, as the list ends there */
     }
     if (extent != NULL) {

@@ -32,10 +32,10 @@ static size_t lists_pages(const struct heap *heap);
 /* stack_pages as that would make it. Any thread: others may be changing it. */
 static size_t stack_pages_now(const struct heap *heap);
 
-/* Sets the limit of a list by what the stacks may still take. lists_count has been called. Owner. */
+/* Raises the limit of a list, by what the stacks may still take. Owner. */
 static void list_give_room(struct heap *heap, unsigned list);
 
-/* The same of all lists, and notes how long they are at least. Owner, now and then. */
+/* Lowers the limits of lists that may have too much together, and notes how long they are at least. Owner, now and then. */
 static void lists_look(struct heap *heap);
 
 /* A list that is empty has no room any more, and all that are empty. Owner. */
@@ -52,7 +52,7 @@ static bool list_has_block(struct heap *heap, struct extent *extent);
 /* Whether all that a stack has lies in a list. */
 static bool stack_is_list(struct heap *heap, unsigned class);
 
-/* Takes the lower half of such a one, or all but one block, which stays counted. Owner. */
+/* Takes the lower half of such a one, but not its top if `keeps_one`; it stays counted. Owner. */
 static struct extent *list_halve(struct heap *heap, unsigned class, bool keeps_one);
 
 /* Cuts a chain behind its first `keep` blocks. Returns the rest. */

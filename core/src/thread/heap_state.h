@@ -199,8 +199,8 @@ struct heap {
 
     struct outbox outboxes[OUTBOXES];
     struct magazine magazines[MEDIUM_CLASSES];
-    /* How long the list of a medium or block class may be; 0: the thread does not allocate the class, or the stack is
-     * public. */
+    /* How long the list of a medium or block class may be; 0: the thread does not allocate the class, the stack is
+     * public, or it has no room. */
     int16_t limits[LIST_CLASSES - SMALL_CLASSES];
     int16_t least[BLOCK_CLASSES]; /* the length that a list of blocks had at least, see chains.h */
 #if MW_DELAY_FREE
@@ -221,7 +221,6 @@ struct heap {
     uint8_t mark_thinning[BLOCK_CLASSES]; /* the same of the block on top of a cell, see stack.h */
     struct candidate candidate;           /* what until_tick may end at */
     size_t listed_pages;           /* of stack_pages: in lists, when they were counted last */
-    unsigned lists_open;           /* lists of blocks with room, by the last look */
     unsigned listed_end;           /* while is_private: page classes from here on stay in cells */
     unsigned listed_most;          /* what that might have been */
     bool has_unlisted;             /* since then a block was put into a cell, perhaps above them */

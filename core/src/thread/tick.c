@@ -260,9 +260,6 @@ static void heap_set_lists(struct heap *heap, uint64_t elapsed_ms)
     if (!clears_up) {
         stack_set_private(heap, is_busy && heap_uses_blocks(heap));
     }
-    if (MW_PAGEMAP_LISTS) {
-        heap_look_at_lists(heap);
-    }
     if (!is_busy || heap_is_waiting(heap)) {
         heap_set_list_max(heap, LIST_MAX_WAITING, is_busy);
         heap->busy_calls = 0;
@@ -272,6 +269,9 @@ static void heap_set_lists(struct heap *heap, uint64_t elapsed_ms)
     }
     heap_set_pace(heap, clears_up ? LIST_MAX_WAITING
                                   : (uint32_t)size_min(heap->list_max, UNTIL_TICK_MOST));
+    if (MW_PAGEMAP_LISTS) {
+        heap_look_at_lists(heap);
+    }
 }
 
 static void interval_load(void)
