@@ -24,7 +24,7 @@ use crate::memory::Memory;
 use crate::page_size;
 
 const FASTBINS: u64 = 10;
-/// In a fast bin; a longer list is a circle or something else altogether.
+/// In a fast bin; a longer list is something else altogether.
 const LONGEST_LIST: u64 = 1 << 28;
 
 /// Lists whose chunks are all of one size, and the largest such size.
@@ -129,7 +129,8 @@ impl Shape {
 
 /// The length of a list of free chunks, by addresses as the program has them; `visit` is given the
 /// header of each. A link points `before` bytes in front of the next such address. Since glibc 2.32 links
-/// are mixed with their own place.
+/// are mixed with their own place. `None` of a circle too, as old and new links make while the program changes the list:
+/// one chunk is remembered, and another after twice as many (Brent, 1980).
 fn follow(
     memory: &dyn Memory,
     head: u64,
@@ -142,14 +143,48 @@ fn follow(
         let header = memory.word(address.checked_sub(8)?)?;
         (address.is_multiple_of(16) && sizes.contains(&(header & !FLAGS))).then_some(header)
     };
-    let (mut at, mut length) = (head, 0);
+    let (mut at, mut length) = (head, 0_u64);
+    let mut remembered = 0;
     while at != 0 {
-        visit(header(at).filter(|_| length < most)?);
+        visit(header(at).filter(|_| length < most && at != remembered)?);
         length += 1;
+        if length.is_power_of_two() {
+            remembered = at;
+        }
         let link = memory.word(at)?;
         let place = |pointer: u64| if pointer == 0 { 0 } else { pointer.wrapping_add(before) };
         let (mixed, plain) = (place(link ^ (at >> 12)), place(link));
         at = if mixed == 0 || header(mixed).is_some() { mixed } else { plain };
     }
     Some(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Chunks of 32 bytes from address 0x1000 on, whose links lead from one to the next.
+    struct Ring(Vec<u64>);
+
+    impl Memory for Ring {
+        fn read(&self, address: u64, bytes: &mut [u8]) -> Option<()> {
+            let index = usize::try_from(address.checked_sub(0x1000 - 8)? / 32).ok()?;
+            let link = *self.0.get(index)?;
+            let word = if address % 32 == 0 { link } else { 32 | 1 };
+            bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
+            Some(())
+        }
+    }
+
+    #[test]
+    fn a_list_that_comes_back_to_itself_has_no_length() {
+        let chunk = |index: u64| 0x1000 + 32 * index;
+        let length = |links: Vec<u64>| {
+            follow(&Ring(links), chunk(0), 0, &(32..=32), LONGEST_LIST, &mut |_| ())
+        };
+        assert_eq!(length(vec![chunk(1), chunk(2), 0]), Some(3));
+        for back_to in 0..3 {
+            assert_eq!(length(vec![chunk(1), chunk(2), chunk(back_to)]), None);
+        }
+    }
 }
