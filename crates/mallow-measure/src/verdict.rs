@@ -47,6 +47,19 @@ pub struct Versus {
     pub comparison: Comparison,
 }
 
+impl Versus {
+    /// Whether it holds too where one of the two, or each, is only known to be at most what was compared: less than
+    /// something known, or something known that is more.
+    pub fn holds(&self, is_known: bool, is_baseline_known: bool) -> bool {
+        match (is_known, is_baseline_known) {
+            (true, true) => true,
+            (false, true) => self.verdict == Verdict::Less,
+            (true, false) => self.verdict == Verdict::More,
+            (false, false) => false,
+        }
+    }
+}
+
 /// The values of the rounds in which both ran. What is not positive has no ratio.
 pub fn pairs(
     baseline: impl Iterator<Item = (u32, f64)>,
@@ -127,6 +140,21 @@ mod tests {
     use super::*;
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
+
+    #[test]
+    fn of_what_is_known_to_be_at_most_so_much_only_less_holds() {
+        let comparison = Comparison { ratio: 0.5, interval: None, p_value: 0.01, pairs: 9 };
+        let holding = |is_known, is_baseline_known| -> Vec<Verdict> {
+            let all = [Verdict::Less, Verdict::More, Verdict::NoDifference];
+            let of = |verdict: &Verdict| Versus { verdict: *verdict, comparison };
+            let holds = |verdict: &Verdict| of(verdict).holds(is_known, is_baseline_known);
+            all.into_iter().filter(holds).collect()
+        };
+        assert_eq!(holding(true, true).len(), 3);
+        assert_eq!(holding(false, true), [Verdict::Less]);
+        assert_eq!(holding(true, false), [Verdict::More]);
+        assert!(holding(false, false).is_empty());
+    }
 
     #[test]
     fn equal_rounds_need_no_test() {

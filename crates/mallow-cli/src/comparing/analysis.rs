@@ -101,11 +101,8 @@ fn entry(plan: &Plan, baseline: &Cell, cell: &Cell, judge: Judge) -> Entry {
         major_faults: metric(|sample| Some(sample.major_faults)),
         time: versus(|sample| sample.wall_s),
         cpu: versus(|sample| sample.user_s + sample.system_s),
-        memory: if peaks_are_known(cell) && peaks_are_known(baseline) {
-            versus(|sample| sample.most_rss)
-        } else {
-            None
-        },
+        memory: versus(|sample| sample.most_rss)
+            .filter(|versus| versus.holds(peaks_are_known(cell), peaks_are_known(baseline))),
         values: Vec::new(),
         timeline: None,
         runs: runs

@@ -128,8 +128,8 @@ fn figures(
     };
     let is_known =
         |index| search.trials(stage, index).iter().all(|(_, trial)| !trial.is_peak_of_start);
-    let memory =
-        if is_known(index) && is_known(DEFAULTS) { versus(|trial| trial.peak_rss) } else { None };
+    let memory = versus(|trial| trial.peak_rss)
+        .filter(|versus| versus.holds(is_known(index), is_known(DEFAULTS)));
     Some(Figures {
         rounds: trials.len(),
         wall_s: metric(|trial| trial.time_s)?,
