@@ -170,7 +170,7 @@ mod tests {
         fn read(&self, address: u64, bytes: &mut [u8]) -> Option<()> {
             let index = usize::try_from(address.checked_sub(0x1000 - 8)? / 32).ok()?;
             let link = *self.0.get(index)?;
-            let word = if address % 32 == 0 { link } else { 32 | 1 };
+            let word = if address.is_multiple_of(32) { link } else { 32 | 1 };
             bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]);
             Some(())
         }
