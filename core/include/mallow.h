@@ -153,7 +153,8 @@ typedef void (*mw_misuse_handler)(const struct mw_misuse *misuse);
 /* Sets what is called once a misuse is told, before the program ends by SIGABRT; NULL: nothing.
  * Returns what was set before. The handler runs in the thread that was found out, inside its call of
  * malloc or free, or where an access trapped: also in signal handlers and in children of fork. It may
- * write and _exit. It may allocate and free, but the heap may be damaged: if that finds another
+ * write and _exit. It may not use the block, which counts as freed by then where the call was to free it: its size
+ * is told. It may allocate and free, but the heap may be damaged: if that finds another
  * misuse, or needs a lock that the interrupted call holds, the program ends at once. It must return
  * or end the process, and not wait for threads that allocate. */
 MW_PUBLIC mw_misuse_handler mw_set_misuse_handler(mw_misuse_handler handler);

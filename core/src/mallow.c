@@ -7,6 +7,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* mremap, MAP_ANONYMOUS, RTLD_NEXT */
 #endif
+/* Flags of distributions bring checks into memcpy and the like: functions that only glibc has. */
+#undef _FORTIFY_SOURCE
 
 /* layer 0: base */
 #include "base/base.h"
@@ -36,6 +38,7 @@
 #include "os/symbols.c"
 #endif
 #include "os/log.c"
+#include "os/seal.c"
 #include "os/tags.c"
 #include "os/fault.c"
 #if !MW_IN_LIBC
@@ -116,6 +119,7 @@
 #include "thread/tray.c"
 #include "thread/emptied.c"
 #include "thread/held.c"
+#include "thread/moving.c"
 #include "thread/stack_limit.h"
 #include "thread/chance.c"
 #include "thread/chains.c"

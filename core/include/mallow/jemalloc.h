@@ -15,6 +15,12 @@
 #include <limits.h>
 #include <strings.h>
 
+#ifndef MW_NO_JEMALLOC_NAMES
+/* The standard functions, which jemalloc's header declares too. */
+#include <malloc.h>
+#include <stdlib.h>
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -137,10 +143,6 @@ struct extent_hooks_s {
 /* --- jemalloc's names ------------------------------------------------------------------------- */
 
 #ifndef MW_NO_JEMALLOC_NAMES
-
-/* The standard functions, which jemalloc's header declares too. */
-#include <malloc.h>
-#include <stdlib.h>
 
 MW_PUBLIC void *mallocx(size_t size, int flags);
 MW_PUBLIC void *rallocx(void *block, size_t size, int flags);

@@ -223,7 +223,7 @@ static void *alloc_direct(struct heap *heap, struct direct *direct, size_t align
     if (extent == NULL) {
         return NULL;
     }
-    *is_zero = extent->is_zero;
+    *is_zero = extent->is_zero && !(thread_stays_slow() && junk_fills_new());
     if (unlikely(heap != NULL && heap_chooses_samples(heap))) {
         heap_maybe_sample(heap, extent, size);
     }

@@ -56,6 +56,17 @@ ALWAYS_INLINE void *alloc_note_alignment(void *block, size_t alignment, size_t s
     return block;
 }
 
+/* With the fill options: fills a block, which may be NULL and may read as zero, as a new one. Returns it. */
+static void *alloc_filled(void *block, size_t size, bool is_zero);
+
+/* The same for what a block has on top of its old size. */
+ALWAYS_INLINE void fill_grown(void *block, size_t old_size, size_t size)
+{
+    if (size > old_size) {
+        alloc_filled((char *)block + old_size, size - old_size, false);
+    }
+}
+
 /* A block directly from an arena; NULL if out of memory, errno is left alone. *is_zero says whether it
  * reads as zero. `heap` chooses samples; NULL: none is taken. */
 static void *alloc_direct(struct heap *heap, struct direct *direct, size_t alignment, size_t size,

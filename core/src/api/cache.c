@@ -111,7 +111,7 @@ static void *cache_take(struct cache *cache, unsigned class)
     }
     void *block = cache_pop(cache, class);
     thread_count_resize(0, class_size(class));
-    return block;
+    return alloc_filled(block, class_size(class), false);
 }
 
 /* In secure and debug builds a block that is freed is free: no cache holds it. */
@@ -131,6 +131,7 @@ static bool cache_put(struct cache *cache, void *block)
         cache_reduce(cache, class, (uint16_t)(most / 2));
     }
     struct slot *slot = block;
+    fill_freed(slot, class_size(class));
     slot_push(&cache->list[class], slot);
     cache->count[class]++;
     check(cache->is_in_use && cache->count[class] <= most);

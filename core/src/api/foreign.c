@@ -41,6 +41,9 @@ static COLD void *foreign_function(const char *call, const void *block)
     case FOREIGN_IGNORE:
         return NULL;
     case FOREIGN_NEXT:
+        if (!text_is(call, "free") && !text_is(call, "realloc")) {
+            return NULL; /* a call of ours alone, or for a size, which nobody is asked for */
+        }
         next = foreign_next(call);
         if (next != NULL) {
             return next;

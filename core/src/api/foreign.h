@@ -9,7 +9,7 @@
 #include "alloc.h"
 
 /* Ends the program unless the option `foreign` says otherwise. Returns the next allocator's function of that
- * name, or NULL if the call is to be ignored. */
+ * name, which has to be free or realloc, or NULL if the call is to be ignored. */
 static void *foreign_function(const char *call, const void *block);
 
 /* Looks the next allocator's functions up now: they are about to lead to this library itself. */

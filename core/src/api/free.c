@@ -200,9 +200,7 @@ static void large_leaves(struct extent *extent)
 {
     check(extent_state(extent) == EXTENT_ACTIVE && !extent_is_slab(extent));
     if (MW_CANARY) {
-        size_t size = block_requested("free", extent, (void *)extent->start);
-        block_check_family("free", extent, (void *)extent->start, 0, size);
-        canary_set_large_size(extent, 0);
+        canary_take_large(extent);
     }
     if (unlikely(extent_is_sampled(extent))) {
         sample_drop(extent);
@@ -456,6 +454,7 @@ static void free_uncached(void *block)
     }
     struct slot *slot = block;
     harden_slot_freed(extent, slot);
+    fill_freed(slot, extent->slab.slot_size);
     slot_set_next(slot, NULL);
     arena_free_chain(depot_put(slot));
 }

@@ -19,6 +19,14 @@ static bool block_is_held(const char *call, const void *block, struct extent *ex
 static void free_plain(void *block);
 static size_t block_size(struct extent *extent, const void *block);
 
+/* With the fill options: fills a slot that the program gives back, where that is not done anyway. */
+ALWAYS_INLINE void fill_freed(void *slot, size_t size)
+{
+    if (unlikely(thread_stays_slow()) && !MW_FILL && junk_fills_freed()) {
+        memset(slot, FILL_FREE, size);
+    }
+}
+
 /* mw_free, and what becomes free goes to where it came from: no magazine or stack keeps it. */
 static void free_uncached(void *block);
 

@@ -146,6 +146,15 @@ static void guard_pages(struct extent *extent, struct track *track)
     }
 }
 
+/* A block has got another size where it is, and its guards began there before: the pages that it has left lose their
+ * access. It does not get them back, as no guard is taken away for that. */
+static void guard_left_pages(struct extent *extent, struct track *track, uintptr_t before)
+{
+    if (!extent_is_slab(extent) && guard_start(track) < before) {
+        guard_pages(extent, track);
+    }
+}
+
 static bool unguard_pages(struct extent *extent)
 {
     struct track_table *table = track_table(extent);
@@ -159,11 +168,13 @@ static COLD void guard_tell(struct track *track, const struct trap *trap)
     struct fault fault = {.kind = FAULT_OUT_OF_BOUNDS};
     char who[BLAME_WHO];
     track_describe(track, &fault, who);
-    blame_access(&fault, who, trap);
+    if (!access_is_inside(&fault, trap->address)) {
+        blame_access(&fault, who, trap);
+    }
 }
 
-/* Ends the program if the access was beside a large block, or to one that was freed: no other pages are
- * without access. */
+/* Ends the program if the access was beside a large block, or to one that was freed. No other pages are
+ * without access, but those that the program has taken it away from itself. */
 static void guard_trapped(const struct trap *trap)
 {
     struct extent *extent = extent_around((void *)trap->address);

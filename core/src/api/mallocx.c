@@ -104,10 +104,11 @@ static NOINLINE void *mallocx_named(size_t size, int flags)
 {
     size_t alignment = flags_alignment(flags);
     bool zero = (flags & FLAG_ZERO) != 0;
-    if (flags_arena(flags) != 0) {
-        return mallocx_of_arena(alignment, size, flags_arena(flags) - 1, zero);
+    unsigned arena = flags_arena(flags);
+    if (arena != 0 && !thread_must_lack_direct(arena - 1)) {
+        return mallocx_of_arena(alignment, size, arena - 1, zero);
     }
-    void *block = flags_cache(flags) > CACHE_NONE
+    void *block = arena == 0 && flags_cache(flags) > CACHE_NONE
                       ? mallocx_of_cache(alignment, size, flags_cache(flags) - 2, zero)
                       : NULL;
     return block != NULL ? block : mw_mallocx(size, flags & FLAGS_PLAIN);
@@ -151,9 +152,20 @@ static bool block_is_aligned(const void *block, size_t alignment)
     return (((uintptr_t)block | slot_size) & (alignment - 1)) == 0;
 }
 
+/* The block that was copied. As nothing here is a jump to free, that would take us for the caller. */
+static void rallocx_drop(void *block, int flags, uintptr_t caller)
+{
+    if (MW_TRACK) {
+        tracked_free(block, &(struct track_return){"realloc", SIZE_MAX, 0, caller, 0});
+    } else {
+        mw_dallocx(block, flags);
+    }
+}
+
 /* realloc cannot align: the block stays if it fits and is aligned already. A tracked one never does, as
  * it would have to be freed with the alignment that it was asked for with. */
-static void *rallocx_aligned(void *block, size_t old_size, size_t alignment, size_t size)
+static void *rallocx_aligned(void *block, size_t old_size, size_t alignment, size_t size,
+                             uintptr_t caller)
 {
     bool is_aligned = block_is_aligned(block, alignment);
     bool is_worth_it = mw_nallocx(size, MALLOCX_LG_ALIGN(floor_log2(alignment))) > old_size / 2;
@@ -164,9 +176,16 @@ static void *rallocx_aligned(void *block, size_t old_size, size_t alignment, siz
     void *moved = alloc_aligned(alignment, size);
     if (moved != NULL) {
         bytes_copy(moved, block, size_min(old_size, size));
-        mw_free(block);
+        rallocx_drop(block, 0, caller);
     }
     return moved;
+}
+
+/* As rallocx_drop: realloc too would take us for the caller. */
+static void *rallocx_plain(void *block, size_t size, uintptr_t caller)
+{
+    bool is_tracked = MW_TRACK && size <= PTRDIFF_MAX && tracked_knows(block);
+    return is_tracked ? tracked_realloc(block, size, caller) : mw_realloc(block, size);
 }
 
 /* Whether a block of the program is ours, and its size, which may be 0: where blocks are as large as was asked for. */
@@ -177,7 +196,7 @@ static bool block_of_program(const void *block, size_t *size)
 }
 
 /* rallocx where a copy comes from the arena or the cache that is named. */
-static NOINLINE void *rallocx_named(void *block, size_t size, int flags)
+static NOINLINE void *rallocx_named(void *block, size_t size, int flags, uintptr_t caller)
 {
     size_t old_size;
     if (!block_of_program(block, &old_size)) {
@@ -196,7 +215,7 @@ static NOINLINE void *rallocx_named(void *block, size_t size, int flags)
             return NULL;
         }
         bytes_copy(moved, block, size_min(old_size, size));
-        mw_dallocx(block, flags);
+        rallocx_drop(block, flags, caller);
     }
     if ((flags & FLAG_ZERO) != 0) {
         zero_new(block, old_size, moved, size);
@@ -209,8 +228,9 @@ void *mw_rallocx(void *block, size_t size, int flags)
     if (block == NULL) {
         return mw_mallocx(size, flags);
     }
+    uintptr_t caller = MW_TRACK ? PROGRAM_PC : 0;
     if (unlikely(!flags_are_plain(flags))) {
-        return rallocx_named(block, size_of_request(size), flags);
+        return rallocx_named(block, size_of_request(size), flags, caller);
     }
     size_t alignment = flags_alignment(flags);
     size_t old_size;
@@ -218,12 +238,21 @@ void *mw_rallocx(void *block, size_t size, int flags)
     size = size_of_request(size);
     /* What realloc does with a foreign block the option `foreign` says. */
     char *moved = alignment <= BLOCK_ALIGNMENT || !is_ours
-                      ? mw_realloc(block, size)
-                      : rallocx_aligned(block, old_size, alignment, size);
+                      ? rallocx_plain(block, size, caller)
+                      : rallocx_aligned(block, old_size, alignment, size, caller);
     if (unlikely((flags & FLAG_ZERO) != 0) && moved != NULL && is_ours) {
         zero_new(block, old_size, moved, size);
     }
     return moved;
+}
+
+/* What the program finds new in a block that has got larger where it is. */
+static void xallocx_fill(void *block, size_t old_size, size_t size, int flags)
+{
+    fill_grown(block, old_size, size);
+    if ((flags & FLAG_ZERO) != 0 && size > old_size) {
+        memset((char *)block + old_size, 0, size - old_size);
+    }
 }
 
 /* Where blocks are tracked, one may get as long as its slot, or its pages. */
@@ -232,9 +261,7 @@ static size_t xallocx_tracked(void *block, size_t size, size_t extra, int flags)
     size_t old_size = mw_malloc_usable_size(block);
     size_t most = extra <= PTRDIFF_MAX - size_min(size, PTRDIFF_MAX) ? size + extra : PTRDIFF_MAX;
     size_t new_size = tracked_resize(block, size, most);
-    if ((flags & FLAG_ZERO) != 0 && new_size > old_size) {
-        memset((char *)block + old_size, 0, new_size - old_size);
-    }
+    xallocx_fill(block, old_size, new_size, flags);
     return new_size;
 }
 
@@ -258,10 +285,10 @@ size_t mw_xallocx(void *block, size_t size, size_t extra, int flags)
         block_try_resize_in_place(extent, size);
     }
     size_t new_size = block_requested("xallocx", extent, block);
-    if ((flags & FLAG_ZERO) != 0 && new_size > old_size) {
-        memset((char *)block + old_size, 0, new_size - old_size);
+    xallocx_fill(block, old_size, new_size, flags);
+    if (new_size != old_size) {
+        thread_count_resize(old_size, new_size);
     }
-    thread_count_resize(old_size, new_size);
     return new_size;
 }
 

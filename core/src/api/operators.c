@@ -83,7 +83,7 @@ static NOINLINE COLD void family_look(struct extent *extent, void *block, uint8_
         size_t bytes = block_size(extent, block);
         uint8_t family = block_family(extent, block, bytes);
         family_differs(call, block, size, family, wanted);
-        block_change_family(extent, block, bytes, family);
+        block_clear_family(extent, block, bytes, family);
     }
 }
 
@@ -101,7 +101,7 @@ static void free_check_family(void *block, uint8_t wanted, const char *call)
         family_look(extent, block, wanted, call);
         return;
     }
-    block_change_family(extent, block, bytes, family);
+    block_clear_family(extent, block, bytes, family);
 }
 
 static NOINLINE void free_marked(void *block, uint8_t family, size_t size)

@@ -200,7 +200,7 @@ static size_t zero_reallocs(void)
     return atomic_get(&zero_reallocs_count);
 }
 
-static COLD void *realloc_to_zero(void *block)
+static COLD void *realloc_to_zero(void *block, uintptr_t caller)
 {
     atomic_add(&zero_reallocs_count, 1);
     switch (option(OPTION_zero_realloc)) {
@@ -208,9 +208,14 @@ static COLD void *realloc_to_zero(void *block)
         fault_simple(FAULT_MISUSE, "realloc", block,
                      "realloc of %p to 0 bytes, and zero_realloc is abort", block);
     case ZERO_REALLOC_ALLOC:
-        return mw_realloc(block, 1);
+        return MW_TRACK && tracked_knows(block) ? tracked_realloc(block, 1, caller)
+                                                : mw_realloc(block, 1);
     default:
-        mw_free(block);
+        if (MW_TRACK) {
+            tracked_free(block, &(struct track_return){"realloc", SIZE_MAX, 0, caller, 0});
+        } else {
+            mw_free(block);
+        }
         return NULL;
     }
 }
@@ -262,9 +267,19 @@ static bool realloc_pages(struct extent *extent, size_t size)
 static void realloc_note_growth(struct extent *extent, size_t size)
 {
     if (extent->shrunk != SHRUNK_NEVER && size > extent_size(extent)) {
+        if (extent->shrunk != SHRUNK_ROOMY) {
+            shrinks_begin_to_be_kept(large_rounded_pages(size) - extent_pages(extent));
+        }
         extent->shrunk = SHRUNK_NEVER;
-        shrinks_begin_to_be_kept(large_rounded_pages(size) - extent_pages(extent));
     }
+}
+
+/* Whether malloc might have given this very block for so many pages. */
+static bool pages_are_roomy(struct extent *extent, size_t wanted)
+{
+    return extent->shrunk == SHRUNK_ROOMY && !profile_is_wanted() &&
+           wanted <= extent_pages(extent) &&
+           page_class_roomy(page_class_of(wanted)) >= page_class_below(extent_pages(extent));
 }
 
 /* Whether a block of pages that becomes smaller is not to be cut. Guards are to begin where a block ends. */
@@ -297,19 +312,17 @@ static bool slot_stays(size_t slot_size, size_t size)
 static bool pages_stay(struct extent *extent, size_t size)
 {
     bool is_counted = large_pages(size) << os_page_shift <= large_block_size(extent);
-    if (realloc_keeps_pages(extent, size)) {
+    bool is_roomy = pages_are_roomy(extent, large_pages(size));
+    if (!is_roomy && realloc_keeps_pages(extent, size)) {
         return is_counted && shrink_is_worth_keeping(extent_size(extent), size);
     }
-    bool is_same = pages_still_fit(extent, (void *)extent->start, size);
+    bool is_same = is_roomy || pages_still_fit(extent, (void *)extent->start, size);
     return size > SLOT_REQUEST_MAX && ((is_same && is_counted) || realloc_pages(extent, size));
 }
 
-static void *block_try_resize(void *block, struct extent *extent, size_t size)
+/* As block_try_resize, of a block whose size and family have been looked at. */
+static void *block_stays(void *block, struct extent *extent, size_t size)
 {
-    if (MW_CANARY) {
-        size_t old_size = block_requested("realloc", extent, block);
-        block_check_family("realloc", extent, block, block_size(extent, block), old_size);
-    }
     if (extent_is_slab(extent)) {
         size_t slot_size = slot_block_size(extent, block);
         if (!slot_stays(slot_size, size)) {
@@ -334,6 +347,21 @@ static void *block_try_resize(void *block, struct extent *extent, size_t size)
     return (void *)extent->start;
 }
 
+static void *block_try_resize(void *block, struct extent *extent, size_t size)
+{
+    bool is_filled = unlikely(thread_stays_slow());
+    size_t old_size = MW_CANARY || is_filled ? block_requested("realloc", extent, block) : 0;
+    if (MW_CANARY) {
+        block_check_family("realloc", extent, block, block_size(extent, block), old_size);
+    }
+    void *resized = block_stays(block, extent, size);
+    if (is_filled && resized != NULL) {
+        struct extent *now = pagemap_find(resized);
+        fill_grown(resized, old_size, block_requested("realloc", now, resized));
+    }
+    return resized;
+}
+
 static bool block_try_resize_in_place(struct extent *extent, size_t size)
 {
     size_t pages = extent_pages(extent);
@@ -352,6 +380,7 @@ static bool block_try_resize_in_place(struct extent *extent, size_t size)
         realloc_sample(extent, size);
     }
     canary_place_large(extent, size);
+    canary_keep_large(extent, size_before);
     realloc_note_class(extent, before);
     return true;
 }
@@ -368,7 +397,7 @@ static NOINLINE void *realloc_slow(void *block, struct extent *extent, size_t si
         return next != NULL ? next(block, size) : NULL;
     }
     if (size == 0) {
-        return realloc_to_zero(block);
+        return realloc_to_zero(block, MW_TRACK ? PROGRAM_PC : 0);
     }
     if (unlikely(size > PTRDIFF_MAX)) {
         return alloc_failed();

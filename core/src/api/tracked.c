@@ -482,13 +482,14 @@ static size_t tracked_resize_block(void *block, size_t least, size_t most)
     struct extent *extent = pagemap_find(block);
     lock_take(&quarantine.lock); /* no sweep meanwhile */
     struct zones zones = track_zones(extent, track);
-    size_t zone = extent_is_slab(extent) ? ZONE_MIN : 0;
-    size_t reach = (size_t)(zones.end - zones.block) - zone;
+    uintptr_t guarded = guard_start(track);
+    size_t reach = (size_t)(zones.end - zones.block) - (extent_is_slab(extent) ? ZONE_MIN : 0);
     if (least <= reach) {
         size_t old_size = (size_t)(zones.block_end - zones.block);
         block_drop_sample(track, atomic_get(&track->word));
         track_set_size(track, size_min(most, reach));
-        zones.block_end = zones.block + size_min(most, reach);
+        guard_left_pages(extent, track, guarded);
+        zones = track_zones(extent, track);
         memcheck_enter();
         zones_fill(&zones);
         memcheck_resized(block, old_size, size_min(most, reach));
@@ -561,6 +562,7 @@ static void *tracked_realloc_block(void *block, size_t size, uintptr_t caller)
     size_t old_size = track_size(atomic_get(&track->word));
     void *moved = resize_pages(extent, track, size, caller);
     if (moved != NULL) {
+        fill_grown(moved, old_size, size);
         return moved;
     }
     struct track_request request = {

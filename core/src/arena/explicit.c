@@ -24,8 +24,9 @@ static struct arena *arena_numbered(unsigned number)
     if (number < first) {
         return number < arena_count() ? arena_at(number) : NULL;
     }
-    bool is_made = number - first < count && explicit_arenas[number - first]->is_in_use;
-    return is_made ? explicit_arenas[number - first] : NULL;
+    struct arena *arena = number - first < count ? explicit_arenas[number - first] : NULL;
+    /* pairs with direct_create_arena */
+    return arena != NULL && atomic_get_acquire(&arena->is_in_use) ? arena : NULL;
 }
 
 /* A structure that describes nothing. An arena without hooks may find regions in it that the kernel had
@@ -34,7 +35,8 @@ static struct arena *explicit_unused(bool has_hooks)
 {
     unsigned count = atomic_get(&explicit_count);
     for (unsigned i = 0; i < count; i++) {
-        if (!explicit_arenas[i]->is_in_use && (!has_hooks || explicit_arenas[i]->regions == NULL)) {
+        bool is_in_use = atomic_get(&explicit_arenas[i]->is_in_use);
+        if (!is_in_use && (!has_hooks || explicit_arenas[i]->regions == NULL)) {
             return explicit_arenas[i];
         }
     }
@@ -203,6 +205,7 @@ static struct extent *explicit_commit(struct arena *arena, struct extent *extent
     }
     if (hooks_commit(arena->hooks, (void *)extent->start, extent_size(extent), arena->number)) {
         extent->is_decommitted = false;
+        extent->is_zero = extent->is_zero && arena->hooks != NULL;
         return extent;
     }
     lock_take(&arena->lock);
@@ -303,7 +306,7 @@ static struct extent *explicit_unlist_region_locked(struct arena *arena, struct 
 static void explicit_relist_region(struct arena *arena, struct region *region,
                                    struct extent *extent)
 {
-    if (arena->hooks == NULL) {
+    if (arena->hooks == NULL && !extent->is_decommitted) {
         extent->is_zero = os_purge((void *)extent->start, extent_size(extent));
     }
     lock_take(&arena->lock);

@@ -173,6 +173,10 @@ static bool hooks_merge(extent_hooks_t *hooks, void *low, size_t low_size, void 
 
 static bool hooks_commit(extent_hooks_t *hooks, void *start, size_t size, unsigned arena)
 {
+    /* Others took it away: it is there, but without access. */
+    if (hooks == NULL) {
+        return os_make_writable(start, size);
+    }
     return hooks->commit != NULL && !CALL(hooks->commit(hooks, start, size, 0, size, arena));
 }
 

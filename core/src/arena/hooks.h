@@ -40,7 +40,8 @@ static bool hooks_split(extent_hooks_t *hooks, void *start, size_t size, size_t 
 static bool hooks_merge(extent_hooks_t *hooks, void *low, size_t low_size, void *high,
                         size_t high_size, bool is_committed, unsigned arena);
 
-/* The memory behind an extent: taken away, and given again. */
+/* The memory behind an extent: taken away, and given again. What is in memory that hooks of before took away, and the
+ * kernel gives again, is not known. */
 static bool hooks_commit(extent_hooks_t *hooks, void *start, size_t size, unsigned arena);
 static bool hooks_decommit(extent_hooks_t *hooks, void *start, size_t size, unsigned arena);
 static bool hooks_purge_lazy(extent_hooks_t *hooks, void *start, size_t size, unsigned arena);

@@ -26,7 +26,9 @@ static struct {
     _Atomic bool is_narrow; /* little room is left in the cgroup */
     _Atomic uint64_t looked_ms;
     _Atomic unsigned cpus; /* 0: nobody has looked */
-} memory_limit = {LOCK_INITIALIZER(LOCK_LIMIT), SIZE_MAX, SIZE_MAX, false, false, false, 0, 0};
+    _Atomic bool is_known; /* a look has seen all that there is of limits */
+} memory_limit = {
+    LOCK_INITIALIZER(LOCK_LIMIT), SIZE_MAX, SIZE_MAX, false, false, false, 0, 0, false};
 
 /* Memory is short where threads of the cgroup waited for it for so much of the last ten seconds. */
 #define PRESSURE_PERCENT 10u
@@ -47,15 +49,26 @@ static bool limit_is_share(void)
     return option(OPTION_memory_limit) < 0 || option(OPTION_memory_soft_limit) < 0;
 }
 
-static void limit_apply(const struct memory_of_group *group)
+static void limit_set(size_t of_group)
 {
-    size_t hard = limit_pages(OPTION_memory_limit, group->limit);
-    size_t soft = limit_pages(OPTION_memory_soft_limit, group->limit);
+    size_t hard = limit_pages(OPTION_memory_limit, of_group);
+    size_t soft = limit_pages(OPTION_memory_soft_limit, of_group);
     if (hard != SIZE_MAX && option(OPTION_memory_soft_limit) == 0) {
         soft = hard / 10 * 9;
     }
     atomic_set(&memory_limit.hard_pages, hard);
     atomic_set(&memory_limit.soft_pages, size_min(soft, hard));
+}
+
+/* What cannot be read any more (there is no descriptor left, or the program has another root) is not gone: then the limits
+ * stay what they were when all could be. */
+static void limit_apply(const struct memory_of_group *group)
+{
+    bool is_known = group->is_seen && !group->is_cut;
+    if (is_known || !atomic_get(&memory_limit.is_known)) {
+        limit_set(group->limit);
+        atomic_set(&memory_limit.is_known, is_known);
+    }
     size_t narrow = size_min(group->limit / NARROW_PART, NARROW_MOST);
     atomic_set(&memory_limit.is_narrow, group->room < narrow);
     atomic_set(&memory_limit.is_pressed,
@@ -64,7 +77,7 @@ static void limit_apply(const struct memory_of_group *group)
 
 static void limit_look(void)
 {
-    struct memory_of_group group = {SIZE_MAX, SIZE_MAX, 0};
+    struct memory_of_group group = {SIZE_MAX, SIZE_MAX, 0, true, false};
     if (limit_is_share()) {
         group = os_cgroup_memory();
         atomic_set(&memory_limit.cpus, os_cpu_count());
@@ -74,7 +87,7 @@ static void limit_look(void)
 
 static void limit_look_at_cpus(uint64_t now_ms)
 {
-    if (!limit_is_share() && os_tells_resident() &&
+    if (!limit_is_share() && !os_is_confined() &&
         now_ms >= atomic_get(&memory_limit.looked_ms) + LOOK_CPUS_MS) {
         atomic_set(&memory_limit.looked_ms, now_ms);
         atomic_set(&memory_limit.cpus, os_cpu_count());
@@ -153,8 +166,8 @@ static bool limit_enter(size_t pages)
 
 static void limit_leave(void)
 {
-    /* There may have been no limit yet at the time of limit_enter. */
-    if (unlikely(limit_is_set()) && lock_is_mine(&memory_limit.lock)) {
+    /* Whether there is a limit may have changed since limit_enter: another thread looks at the cgroup. */
+    if (unlikely(lock_is_mine(&memory_limit.lock))) {
         lock_release(&memory_limit.lock);
     }
 }
@@ -180,12 +193,14 @@ static bool limit_is_watched(void)
 
 static void limit_tick(uint64_t now_ms)
 {
+    /* Where the kernel is asked no more the last limits stay; whether memory is short is not known then. */
+    bool may_look = limit_is_share() && !os_is_confined();
     uint64_t pause = atomic_get(&memory_limit.is_narrow) ? LOOK_NARROW_MS : LOOK_MS;
-    if (limit_is_share() && now_ms >= atomic_get(&memory_limit.looked_ms) + pause) {
+    if (may_look && now_ms >= atomic_get(&memory_limit.looked_ms) + pause) {
         atomic_set(&memory_limit.looked_ms, now_ms);
         limit_look();
     }
-    bool is_pressed = atomic_get(&memory_limit.is_pressed);
+    bool is_pressed = atomic_get(&memory_limit.is_pressed) && !os_is_confined();
     if (!limit_is_set() && !is_pressed) {
         atomic_set(&memory_limit.is_short, false);
         return;

@@ -32,7 +32,8 @@ static unsigned limit_cpus(void);
 /* Looks now and then, in a thread that nobody waits for; not where the program has forbidden itself system calls. */
 static void limit_look_at_cpus(uint64_t now_ms);
 
-/* Gives free memory back as the room below the soft limit falls, and follows the cgroup. */
+/* Gives free memory back as the room below the soft limit falls, and follows the cgroup until the program forbids
+ * itself system calls. */
 static void limit_tick(uint64_t now_ms);
 
 /* Whether limit_tick has something to do now and then. */

@@ -59,7 +59,7 @@ struct arena {
     bool is_ready;           /* const after arena_init */
     bool is_explicit;        /* const: made by the program. All its extents are in regions, and who
                                changes one holds the direct lock */
-    bool is_in_use;          /* lock: table; of an explicit arena: it is made and not destroyed */
+    _Atomic bool is_in_use;  /* lock: table; of an explicit arena: it is made and not destroyed */
     unsigned number;         /* const: what the program calls it */
     extent_hooks_t *hooks;   /* lock: direct; NULL: the kernel. Of explicit arenas only */
     size_t region_most;      /* lock; regions grow no larger of themselves; 0: REGION_MAX */

@@ -17,6 +17,7 @@
 #define atomic_set_ordered(p, v) atomic_store_explicit(p, v, memory_order_seq_cst)
 
 #define atomic_add(p, v) atomic_fetch_add_explicit(p, v, memory_order_relaxed)
+#define atomic_add_ordered(p, v) atomic_fetch_add_explicit(p, v, memory_order_seq_cst)
 #define atomic_sub(p, v) atomic_fetch_sub_explicit(p, v, memory_order_relaxed)
 
 /* What another thread may be writing to a plain variable of its own: the value of some moment. */

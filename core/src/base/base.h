@@ -71,6 +71,9 @@
  * share a page with each other and with initialised data. */
 #define IN_SECTION(name) __attribute__((section(".bss." #name)))
 
+/* For a variable that is written before the library's constants of addresses are made read-only, see os/seal.c. */
+#define IN_RELRO __attribute__((section(".data.rel.ro.sealed")))
+
 /* Two threads that write to one line of this size slow each other down. */
 #define CACHE_LINE 64
 

@@ -105,6 +105,10 @@
 /* Slots are filled on free, and the fill of a free slot is checked on reuse. */
 #define MW_FILL (MW_MODE != MW_FAST)
 
+/* What is const once the process has begun is read-only from then on (os/seal.c). An archive becomes part of a program,
+ * whose loader still writes beside it when malloc is first called; in musl the loader is the library itself. */
+#define MW_SEALS (MW_MODE != MW_FAST && MW_SHARED_OBJECT && !MW_IN_LIBC)
+
 /* Behind what the program asked for stand bytes that it must not write, and the size is kept. */
 #define MW_CANARY (MW_MODE == MW_SECURE)
 

@@ -88,7 +88,7 @@ static int ctl_prof_write(unsigned id, const uint64_t *value)
         atomic_set(&profile.dumps_at_peak, number != 0);
         return 0;
     case CTL_prof_prefix:
-        return text != NULL && prof_prefix_set((struct word){text, strlen(text)}) ? 0 : EINVAL;
+        return text != NULL && prof_prefix_change((struct word){text, strlen(text)}) ? 0 : EINVAL;
     case CTL_prof_reset: {
         uint64_t most = (uint64_t)option_maximum(OPTION_lg_prof_sample);
         uint64_t rate_log2 = value == NULL ? atomic_get(&profile.rate_log2) : *value;

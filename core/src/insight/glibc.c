@@ -3,6 +3,7 @@
  * glibc's malloc_info and malloc_stats, in its form, with what Mallow's own table adds; and the
  * summary at the end of the program.
  */
+#include "../thread/thread.h"
 #include "stats.h"
 #include "stats_text.h"
 
@@ -171,9 +172,14 @@ static void print_stats_asked_for(void)
     }
 }
 
-/* Only where the user looks: the descriptor may have become a file of the program's. */
+/* Only where the user looks: the descriptor may have become a file of the program's. Not where a handler of a signal has
+ * interrupted the allocator and calls exit: what a lock of its thread guards is not whole, and the lock never comes free. */
 DESTRUCTOR static void print_stats_at_exit(void)
 {
+    bool looks = MW_TRACK || option(OPTION_stats_print);
+    if (!looks || fork_visit_locks(lock_is_mine)) {
+        return;
+    }
     if (MW_TRACK) {
         tracked_sweep();
         if (option(OPTION_leak_check)) {

@@ -53,7 +53,7 @@ static void huge_line(void *context, char *line)
 static void kernel_figures(struct stats_process *to)
 {
     struct huge_reader reader = {false, 0, 0};
-    if (os_tells_resident()) {
+    if (!os_is_confined()) {
         os_read_lines(OS_SMAPS, huge_line, &reader);
     }
     to->huge_pages = reader.bytes;

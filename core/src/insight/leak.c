@@ -4,7 +4,7 @@
  * to. A word that has the address of a block, or of a byte inside, counts as a pointer to it.
  *
  *   roots      all memory that can be written and is not the allocator's: globals of all modules,
- *              stacks, thread-local data, mappings of the program's own
+ *              stacks, thread-local data, mappings of the program's own; and blocks that are not tracked
  *   live       what roots point to, and what these blocks point to
  *   indirect   leaked blocks that leaked blocks point to
  *   edge       a leaked block of one call stack points to one of another: so a reader who leaves out what
@@ -48,6 +48,7 @@ struct leak_heap {
     struct leak_range *own; /* memory of the allocator: no roots */
     size_t own_count;
     size_t own_most;
+    size_t roots;    /* mappings that were looked through */
     uint8_t mark;    /* what is found gets it */
     int page_states; /* /proc/thread-self/pagemap; below 0: it cannot be read */
     uintptr_t stack; /* from here upwards the calling thread's stack is the program's */
@@ -189,6 +190,7 @@ static bool leak_heap_open(struct leak_heap *heap)
     heap->own = leak_map(heap->own_most, sizeof *heap->own);
     heap->edges = leak_map(EDGES, sizeof *heap->edges);
     if (heap->blocks == NULL || heap->pending == NULL || heap->own == NULL || heap->edges == NULL) {
+        log_warn("leak_check: no memory for the check");
         return false;
     }
     track_visit(add_block, heap);
@@ -224,6 +226,19 @@ static void edge_add(struct leak_heap *heap, uint32_t from, uint32_t to)
     heap->edges[at] = edge;
 }
 
+/* Whether a word is a pointer to a block. new T[0] of a class with a destructor asks for the count alone, at the end of as
+ * much as T's alignment is, and the program has a pointer to what would be behind it. */
+static bool word_names(uintptr_t word, const struct leak_block *block)
+{
+    size_t distance = word - block->start;
+    uint64_t count = 1;
+    if (distance < size_max(block->size, 1)) {
+        return true;
+    }
+    return distance == block->size && (distance == 8 || distance == 16) &&
+           os_read_memory((char *)word - sizeof count, &count, sizeof count) && count == 0;
+}
+
 static void mark_word(struct leak_heap *heap, uintptr_t word)
 {
     if (heap->count == 0 || word < heap->blocks[0].start) {
@@ -231,7 +246,7 @@ static void mark_word(struct leak_heap *heap, uintptr_t word)
     }
     size_t at = find_before(heap->blocks, heap->count, sizeof *heap->blocks, word);
     struct leak_block *block = &heap->blocks[at];
-    if (at == heap->count || word - block->start >= size_max(block->size, 1)) {
+    if (at == heap->count || !word_names(word, block)) {
         return;
     }
     if (heap->mark == LEAK_INDIRECT && block->mark != LEAK_LIVE) {
@@ -327,10 +342,9 @@ static void mark_indirect(struct leak_heap *heap)
     }
 }
 
-/* A mapping without what is the allocator's, and without what lies below this thread's stack. */
+/* A mapping without what is the allocator's. */
 static void mark_roots(struct leak_heap *heap, uintptr_t start, uintptr_t end)
 {
-    start = start <= heap->stack && heap->stack < end ? heap->stack : start;
     while (start < end) {
         size_t at = find_before(heap->own, heap->own_count, sizeof *heap->own, start);
         if (at != heap->own_count && start < heap->own[at].end) {
@@ -344,14 +358,77 @@ static void mark_roots(struct leak_heap *heap, uintptr_t start, uintptr_t end)
     }
 }
 
-/* "START-END rw-p ..." */
+/* So far below the calling thread's stack lies what calls that have returned left there. In a mapping that is known to
+ * be that stack all is left over; in others may lie further stacks, or globals if the stack is one. */
+#define STACK_LEFT (64 * KiB)
+
+static void mark_mapping(struct leak_heap *heap, uintptr_t start, uintptr_t end, bool is_stack)
+{
+    uintptr_t stack = heap->stack;
+    if (start <= stack && stack < end) {
+        if (!is_stack && stack - start > STACK_LEFT) {
+            mark_roots(heap, start, stack - STACK_LEFT);
+        }
+        start = stack;
+    }
+    mark_roots(heap, start, end);
+}
+
+/* "START-END rw-p ..."; the stack of the first thread has a name. */
 static void root_line(void *context, char *line)
 {
     uintptr_t start = text_parse_hex(&line);
     line += *line == '-';
     uintptr_t end = text_parse_hex(&line);
     if (strncmp(line, " rw", 3) == 0 && line[4] == 'p') {
-        mark_roots(context, start, end);
+        ((struct leak_heap *)context)->roots++;
+        mark_mapping(context, start, end, strstr(line, "[stack]") != NULL);
+    }
+}
+
+static void mark_slots(struct leak_heap *heap, struct extent *extent)
+{
+    for (uint32_t i = 0; i < extent->slab.capacity; i++) {
+        uintptr_t slot = extent->start + (uintptr_t)i * extent->slab.slot_size;
+        if (slot_number_is_held(extent, i) && track_find_around(extent, (void *)slot) == NULL) {
+            mark_range(heap, slot, slot + extent->slab.slot_size);
+        }
+    }
+}
+
+/* Blocks that the program has asked an automatic arena for by its number are not tracked, and lie in regions, which are no
+ * roots. Both locks are held: so none of them goes. */
+static void mark_untracked_locked(struct leak_heap *heap, struct region *region)
+{
+    uintptr_t at = region->start;
+    while (at < region->start + region->size) {
+        struct extent *extent = pagemap_find((void *)at);
+        require(extent != pagemap_nothing() && extent->start == at);
+        at = extent_end(extent);
+        bool is_direct = extent_state(extent) == EXTENT_ACTIVE && extent_is_direct(extent);
+        if (is_direct && extent_is_slab(extent)) {
+            mark_slots(heap, extent);
+        } else if (is_direct && track_find_around(extent, (void *)extent->start) == NULL) {
+            mark_range(heap, extent->start, extent_end(extent));
+        }
+    }
+}
+
+static void mark_untracked(struct leak_heap *heap)
+{
+    for (unsigned i = 0; i < arena_count(); i++) {
+        struct arena *arena = arena_at(i);
+        struct direct *direct = direct_find(arena);
+        if (direct == NULL) {
+            continue;
+        }
+        lock_take(&direct->lock);
+        lock_take(&arena->lock);
+        for (struct region *region = arena->regions; region != NULL; region = region->next) {
+            mark_untracked_locked(heap, region);
+        }
+        lock_release(&arena->lock);
+        lock_release(&direct->lock);
     }
 }
 
@@ -474,22 +551,36 @@ static void leaks_tell(const struct leak_heap *heap, struct leak *leaks, size_t 
     }
 }
 
+/* Where nothing can be looked through each block would be lost. Some containers refuse to read memory. */
+static bool leak_mark_all(struct leak_heap *heap)
+{
+    uintptr_t word;
+    bool can_read = os_read_memory(&heap, &word, sizeof word);
+    heap->page_states = os_open_to_read(OS_PAGE_STATES);
+    if (can_read) {
+        os_read_lines(OS_MAPS, root_line, heap);
+        mark_untracked(heap);
+        mark_pending(heap);
+        mark_indirect(heap);
+    }
+    if (heap->page_states >= 0) {
+        os_close(heap->page_states);
+    }
+    if (heap->roots == 0) {
+        log_warn("leaks cannot be checked here: %s",
+                 can_read ? OS_MAPS " cannot be read" : "the kernel refuses process_vm_readv");
+    }
+    return heap->roots != 0;
+}
+
 /* The frames of this function and of those that it calls hold no pointers of the program, but may hold
  * what earlier calls left there. */
 static NOINLINE void leak_check_above(void)
 {
     struct leak_heap heap = {
         .mark = LEAK_LIVE, .cause = SIZE_MAX, .stack = (uintptr_t)__builtin_frame_address(0)};
-    if (!leak_heap_open(&heap)) {
-        log_warn("leak_check: no memory for the check");
-        return;
-    }
-    heap.page_states = os_open_to_read(OS_PAGE_STATES);
-    os_read_lines(OS_MAPS, root_line, &heap);
-    mark_pending(&heap);
-    mark_indirect(&heap);
-    if (heap.page_states >= 0) {
-        os_close(heap.page_states);
+    if (!leak_heap_open(&heap) || !leak_mark_all(&heap)) {
+        return; /* it is told why */
     }
     struct leak *leaks = leak_map(heap.count, sizeof *leaks);
     size_t count = leaks != NULL ? leaks_by_calls(&heap, leaks, heap.count) : 0;

@@ -119,6 +119,21 @@ take_off_batches_locked(struct stats *stats, unsigned locked, struct slab_pool *
     }
 }
 
+/* Blocks of another thread's list are not looked at: any of them may be the program's by now, which may have taken the
+ * access to it away. */
+__attribute__((no_sanitize("thread"))) static void
+take_off_blocks_locked(struct stats *stats, unsigned locked, struct heap *heap)
+{
+    for (unsigned class = CLASSES; !MW_CODED_LINKS && class < LIST_CLASSES; class ++) {
+        if (heap == heap_own) {
+            stats_walk_blocks_locked(stats, locked, heap->free[class]);
+        } else if (heap->rooms[class] != 0) {
+            stats_guess_blocks_locked(stats, locked, heap->arena->index, page_class_of_block(class),
+                                      magazine_count(heap, class));
+        }
+    }
+}
+
 /* Nothing that lies in a heap, a tray or a batch is of an explicit arena. */
 static void read_heaps(struct stats *stats)
 {
@@ -136,9 +151,7 @@ static void read_heaps(struct stats *stats)
             of_heap[class].allocations -=
                 add_list_locked(stats, locked, atomic_peek(&heap->free[class]), SLAB_SLOTS_MAX);
         }
-        for (unsigned class = CLASSES; !MW_CODED_LINKS && class < LIST_CLASSES; class ++) {
-            stats_walk_blocks_locked(stats, locked, atomic_peek(&heap->free[class]));
-        }
+        take_off_blocks_locked(stats, locked, heap);
         add_outboxes_locked(stats, locked, heap);
         if (MW_DELAY_FREE) {
             add_delayed_locked(stats, locked, heap);
@@ -382,6 +395,9 @@ static void derive_large(struct stats *stats, unsigned class)
     for (unsigned round = 0; round < 2 && (round == 0 || owed != 0); round++) {
         for (unsigned i = 0; i < stats->arena_count; i++) {
             struct stats_large *figures = &stats->arenas[i].large[class];
+            if (figures->allocations > UINT64_MAX / 2) {
+                figures->allocations = 0; /* a list was shorter at the second of two looks */
+            }
             uint64_t frees = round == 0 ? figures->allocations : figures->frees;
             figures->size = large_class_pages(class) << os_page_shift;
             figures->frees = gone(frees, round == 0 ? figures->blocks : 0, &owed);

@@ -227,7 +227,7 @@ static void write_config(struct json *json)
     json_bool(json, "prof_libunwind", false);
     json_bool(json, "stats", true);
     json_bool(json, "utrace", false);
-    json_bool(json, "xmalloc", false);
+    json_bool(json, "xmalloc", true);
 }
 
 /* As `opt.*` of mallctl: what held when the program began. */

@@ -143,3 +143,32 @@ stats_walk_blocks_locked(struct stats *stats, unsigned locked, struct slot *bloc
         block = slot_peek_next(block);
     }
 }
+
+/* Of `count` blocks of a page class so many as the arena has; returns how many are left. */
+static uint64_t take_guessed(struct stats_arena *to, unsigned page_class, uint64_t count)
+{
+    size_t pages = page_class_pages(page_class);
+    uint64_t size = pages << os_page_shift;
+    struct stats_large *large = &to->large[page_class];
+    struct stats_extents *extents = &to->extents[extent_bin(pages)];
+    uint64_t most = size_min(large->blocks, to->figures.large_bytes / size);
+    uint64_t taken = size_min(count, most);
+    large->blocks -= taken;
+    to->figures.large_bytes -= taken * size;
+    to->figures.stacked_bytes += taken * size;
+    extents->dirty += taken;
+    extents->dirty_bytes += taken * size;
+    return count - taken;
+}
+
+static void stats_guess_blocks_locked(struct stats *stats, unsigned locked, unsigned arena,
+                                      unsigned page_class, uint32_t count)
+{
+    if (page_class >= PAGE_CLASSES || !page_class_is_listed(page_class)) {
+        return; /* with larger pages some lists are of none */
+    }
+    uint64_t left = take_guessed(place_of_arena(stats, arena), page_class, count);
+    for (unsigned i = 0; left != 0 && i < locked; i++) {
+        left = take_guessed(place_of_arena(stats, i), page_class, left);
+    }
+}

@@ -27,9 +27,14 @@ ALWAYS_INLINE struct slot *slot_peek_next(struct slot *slot)
 /* Adds that. The locks of the arena and, where it has common slabs, of its pool are held. */
 static void stats_walk_arena(struct stats_arena *to, struct arena *arena);
 
-/* Counts the blocks of pages in a list as free, which stats_walk_arena took for the program's: where lists hold blocks and not
- * their descriptors. The locks of the first `locked` arenas are held, so that nothing in them is unmapped; the list may
- * change. */
+/* Counts the blocks of pages in a list of the calling thread's heap as free, which stats_walk_arena took for the
+ * program's: where lists hold blocks and not their descriptors. The locks of the first `locked` arenas are held, so that
+ * nothing in them is unmapped. */
 static void stats_walk_blocks_locked(struct stats *stats, unsigned locked, struct slot *block);
+
+/* The same of `count` blocks of which nobody knows where they lie: in the heap's arena as far as it has such blocks,
+ * then in others. */
+static void stats_guess_blocks_locked(struct stats *stats, unsigned locked, unsigned arena,
+                                      unsigned page_class, uint32_t count);
 
 #endif

@@ -33,9 +33,11 @@ enum extent_state {
     EXTENT_MOVING,
 };
 
-/* What realloc did when it made a block of pages smaller, see api/realloc.c. */
+/* What realloc did when it made a block of pages smaller, see api/realloc.c; and malloc, which may have had one that is
+ * larger than was asked for. */
 enum shrunk {
     SHRUNK_NEVER, /* nothing, or the block has grown since */
+    SHRUNK_ROOMY, /* nothing; it was made larger, see stack_pop_about */
     SHRUNK_CUT,   /* its end was given back */
     SHRUNK_KEPT,  /* it kept all its pages */
 };

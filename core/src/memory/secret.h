@@ -25,7 +25,7 @@ static struct {
     uint8_t
         step[16]; /* eight times 0, then the padding: eight bytes from the nth on have n of it at
                           their end */
-} __attribute__((aligned(CACHE_LINE))) secrets;
+} __attribute__((aligned(CACHE_LINE))) secrets SEALED;
 
 /* A thread takes so many numbers of the count at a time: who writes to a line that all write to waits. */
 #define NUMBERS_TAKEN 256u
@@ -35,7 +35,7 @@ static struct {
 } __attribute__((aligned(CACHE_LINE))) random_numbers;
 
 /* const after secrets_init */
-static bool numbers_are_seeded;
+static bool numbers_are_seeded SEALED;
 
 static_assert(sizeof secrets == CACHE_LINE, "nothing that is written lies in the line of the keys");
 

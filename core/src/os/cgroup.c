@@ -6,6 +6,7 @@
 #include "os.h"
 #include "syscall.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* Parses a decimal number; moves *text behind it. */
@@ -22,30 +23,42 @@ static uint64_t parse_decimal(const char **text)
 
 #define CGROUP_FILE_MOST 512u
 
-/* Reads FOLDER/FILE; false if it is not there. */
-static bool cgroup_read(const char *folder, size_t length, const char *file, char *text,
-                        size_t text_size)
+/* Reads FOLDER/FILE as os_read_file does. */
+static long cgroup_ask(const char *folder, size_t length, const char *file, char *text,
+                       size_t text_size)
 {
     char path[CGROUP_FILE_MOST];
     size_t file_length = strlen(file);
     if (length + file_length >= sizeof path) {
-        return false;
+        return -ENOENT;
     }
     memcpy(path, folder, length);
     memcpy(path + length, file, file_length + 1);
-    return os_read_file(path, text, text_size) > 0;
+    return os_read_file(path, text, text_size);
 }
 
-/* The number in FOLDER/FILE; SIZE_MAX if there is none, or if it means that there is no limit. */
+/* False if it is not there. */
+static bool cgroup_read(const char *folder, size_t length, const char *file, char *text,
+                        size_t text_size)
+{
+    return cgroup_ask(folder, length, file, text, text_size) > 0;
+}
+
+/* The number that a file says; SIZE_MAX if it is none, or means that there is no limit. */
+static size_t number_in(const char *text)
+{
+    if (*text < '0' || *text > '9') {
+        return SIZE_MAX; /* "max", in version 2 */
+    }
+    uint64_t number = parse_decimal(&text);
+    return number >> 60 == 0 ? (size_t)number : SIZE_MAX; /* version 1 writes nearly 2^63 */
+}
+
+/* The number in FOLDER/FILE; SIZE_MAX if there is none. */
 static size_t cgroup_number(const char *folder, size_t length, const char *file)
 {
     char text[64];
-    const char *at = text;
-    if (!cgroup_read(folder, length, file, text, sizeof text) || *at < '0' || *at > '9') {
-        return SIZE_MAX; /* "max", in version 2 */
-    }
-    uint64_t number = parse_decimal(&at);
-    return number >> 60 == 0 ? (size_t)number : SIZE_MAX; /* version 1 writes nearly 2^63 */
+    return cgroup_read(folder, length, file, text, sizeof text) ? number_in(text) : SIZE_MAX;
 }
 
 /* The cgroups of a process, by /proc/PID/cgroup: paths below where the hierarchies are mounted. */
@@ -74,15 +87,15 @@ static bool list_has(const char *list, const char *word)
 }
 
 /* A line is "NUMBER:CONTROLLER,CONTROLLER:PATH"; version 2 has no controllers. Without /proc, and of what is not in a file
- * that is too long, what is mounted is taken for the process's own, as it is in a container. */
-static void membership_read(struct membership *of, const char *file)
+ * that is too long, what is mounted is taken for the process's own, as it is in a container. False: there is no such file. */
+static bool membership_read(struct membership *of, const char *file)
 {
     memset(of, 0, sizeof *of);
     long size = os_read_file(file, of->text, sizeof of->text);
     bool is_whole = size > 0 && (size_t)size < sizeof of->text - 1;
     of->unified = of->memory = of->cpu = is_whole ? NULL : "";
     if (size <= 0) {
-        return;
+        return false;
     }
     for (char *line = of->text; *line != 0;) {
         char *end = line + strcspn(line, "\n");
@@ -109,6 +122,7 @@ static void membership_read(struct membership *of, const char *file)
             of->cpu_length = length;
         }
     }
+    return true;
 }
 
 /* Looks at one cgroup, whose folder has so many characters, and lowers `least` to what it says. */
@@ -230,7 +244,7 @@ static unsigned os_cpu_count(void)
 static int os_cpu_now(void)
 {
     unsigned cpu = 0;
-    bool may_ask = os_tells_resident() && !os_refuses_changes();
+    bool may_ask = !os_is_confined() && !os_refuses_changes();
     return may_ask && !is_error(system_call(SYS_getcpu, (long)&cpu, 0, 0, 0, 0, 0)) ? (int)cpu : -1;
 }
 
@@ -281,8 +295,16 @@ static void look_at_memory(const char *folder, size_t length, void *group)
     static const char *const files[] = {"/memory.max", "/memory.high", "/memory.limit_in_bytes"};
     struct memory_of_group *least = group;
     size_t limit = SIZE_MAX;
+    char text[64];
     for (size_t i = 0; i < array_count(files); i++) {
-        limit = size_min(limit, cgroup_number(folder, length, files[i]));
+        long size = cgroup_ask(folder, length, files[i], text, sizeof text);
+        least->is_seen |= size > 0;
+        least->is_cut |= size <= 0 && size != -ENOENT;
+        limit = size > 0 ? size_min(limit, number_in(text)) : limit;
+    }
+    /* The root of version 2, and cgroups without the controller, have none of these. */
+    if (!least->is_seen) {
+        least->is_seen = cgroup_ask(folder, length, "/cgroup.controllers", text, sizeof text) >= 0;
     }
     if (limit != SIZE_MAX) {
         least->limit = size_min(least->limit, limit);
@@ -329,12 +351,18 @@ static unsigned cgroup_pressure_of(const struct membership *of, const char *fold
     return pressure_in(machine, strlen(machine), "/memory", &is_there);
 }
 
-static struct memory_of_group os_cgroup_memory(void)
+static struct memory_of_group cgroup_memory(const char *own, const char *folder,
+                                            const char *machine)
 {
     struct membership of;
-    struct memory_of_group group = {SIZE_MAX, SIZE_MAX, 0};
-    membership_read(&of, "/proc/self/cgroup");
-    cgroup_memory_of(&of, "/sys/fs/cgroup", &group);
-    group.pressure_percent = cgroup_pressure_of(&of, "/sys/fs/cgroup", "/proc/pressure");
+    struct memory_of_group group = {SIZE_MAX, SIZE_MAX, 0, false, false};
+    group.is_cut = !membership_read(&of, own);
+    cgroup_memory_of(&of, folder, &group);
+    group.pressure_percent = cgroup_pressure_of(&of, folder, machine);
     return group;
+}
+
+static struct memory_of_group os_cgroup_memory(void)
+{
+    return cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup", "/proc/pressure");
 }

@@ -26,10 +26,12 @@ static char fault_path[1024] IN_SECTION(fault); /* const after start; "": none *
 
 static struct {
     _Atomic(void *) speaker; /* the thread that reports */
-    int fd;                  /* of the speaker */
-    bool goes_on;            /* const after start */
+    _Atomic(void *) writer;  /* the thread whose report is open; NULL: none is */
+    int fd;                  /* of that report */
     _Atomic(mw_misuse_handler) handler;
 } fault_state;
+
+static bool fault_goes_on SEALED; /* const after start: whether the program does, after a misuse */
 
 static void fault_load(void)
 {
@@ -312,6 +314,7 @@ static bool fault_open(const struct fault *fault, const char *sentence, struct s
     if (fault_state.fd < 0) {
         return false;
     }
+    atomic_set_release(&fault_state.writer, os_thread_id()); /* pairs with fault_in_child */
     os_lock_file(fault_state.fd); /* processes that were forked may report at the same moment */
     *sink = (struct sink){write_report, &fault_state.fd};
     sink_print(sink, "mallow-fault 1\nkind %s\n", fault_names[fault->kind]);
@@ -345,6 +348,7 @@ static void fault_close(struct sink *sink)
     struct map_reader reader = {.sink = sink};
     os_read_lines(OS_MAPS, map_line, &reader);
     sink_print(sink, "end\n");
+    atomic_set(&fault_state.writer, NULL); /* before the number may be another file's */
     os_close(fault_state.fd);
 }
 
@@ -389,9 +393,22 @@ static bool fault_is_told_here(void)
     return atomic_get(&fault_state.speaker) == os_thread_id();
 }
 
+static void fault_in_child(void)
+{
+    void *speaker = atomic_get(&fault_state.speaker);
+    if (speaker != NULL && speaker != os_thread_id()) {
+        atomic_set(&fault_state.speaker, NULL);
+    }
+    void *writer = atomic_get_acquire(&fault_state.writer); /* pairs with fault_open */
+    if (writer != NULL && writer != os_thread_id()) {
+        atomic_set(&fault_state.writer, NULL);
+        os_close(fault_state.fd); /* else it would stay locked for other reports */
+    }
+}
+
 static void fault_set_goes_on(bool goes_on)
 {
-    fault_state.goes_on = goes_on;
+    fault_goes_on = goes_on;
 }
 
 static mw_misuse_handler fault_set_handler(mw_misuse_handler handler)
@@ -475,9 +492,9 @@ static COLD void fault_tell(const struct fault *fault, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    fault_say(fault, fault_state.goes_on, format, &arguments);
+    fault_say(fault, fault_goes_on, format, &arguments);
     va_end(arguments);
-    if (!fault_state.goes_on) {
+    if (!fault_goes_on) {
         os_abort();
     }
     atomic_set_release(&fault_state.speaker, NULL); /* the next one may speak */

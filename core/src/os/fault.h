@@ -114,6 +114,9 @@ static void fault_put_frames(struct sink *sink, const struct fault_stack *stack)
 /* A stack for people: a line for each call, with the file that it is in and where there. */
 static void fault_put_places(struct sink *sink, const struct fault_stack *stack);
 
+/* In the child of a fork: another thread that told of a fault does not exist here, and its report is closed. */
+static void fault_in_child(void);
+
 /* The file that reports go to, from the environment. */
 static void fault_load(void);
 

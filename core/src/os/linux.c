@@ -198,6 +198,22 @@ static bool os_map_over(void *start, size_t size)
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 }
 
+static bool os_copy_over(void *start, size_t size)
+{
+    check(is_of_pages(start, size));
+    void *copy = os_map(NULL, size);
+    if (copy == NULL) {
+        return false;
+    }
+    memcpy(copy, start, size);
+    if (is_error(memory_call(SYS_mremap, (long)copy, (long)size, (long)size,
+                             MREMAP_MAYMOVE | MREMAP_FIXED, (long)start, 0))) {
+        os_unmap(copy, size);
+        return false;
+    }
+    return true;
+}
+
 static bool os_purge(void *start, size_t size)
 {
     check(is_of_pages(start, size));
@@ -281,14 +297,17 @@ static bool os_is_confined(void)
     return atomic_get(&is_confined);
 }
 
+/* A filter that answers, and does not end the program, says nothing of other calls. */
+static _Atomic bool is_mincore_refused;
+
 static bool os_tells_resident(void)
 {
-    return !os_is_confined();
+    return !os_is_confined() && !atomic_get(&is_mincore_refused);
 }
 
 static size_t os_resident_pages(void *start, size_t pages)
 {
-    if (atomic_get(&is_confined)) {
+    if (!os_tells_resident()) {
         return pages;
     }
     check(pages <= OS_RESIDENT_MAX && is_of_pages(start, pages << os_page_shift));
@@ -298,7 +317,7 @@ static size_t os_resident_pages(void *start, size_t pages)
                               (long)is_resident, 0, 0, 0);
     if (is_error(answer)) {
         if (answer == -EPERM || answer == -ENOSYS) {
-            os_note_confined();
+            atomic_set(&is_mincore_refused, true);
         }
         return pages;
     }
@@ -428,7 +447,7 @@ static long os_read_file(const char *path, char *buffer, size_t size)
     long fd =
         system_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
     if (is_error(fd)) {
-        return -1;
+        return fd;
     }
     size_t used = 0;
     while (used < size - 1) {

@@ -39,6 +39,8 @@ struct memory_of_group {
         room; /* bytes: the least that one of these limits leaves, with what the kernel keeps of files,
                     which it can drop; SIZE_MAX: not known */
     unsigned pressure_percent; /* of the last ten seconds: some thread waited for memory (PSI) */
+    bool is_seen;              /* some cgroup can be looked at, if only one without a limit */
+    bool is_cut;               /* not all could be read: there may be lower limits */
 };
 
 /* Reads several files. */
@@ -61,6 +63,18 @@ static void os_refuse_huge_pages(void *start, size_t size);
 
 /* Whether mappings are made such that their memory can have tags; see tags.h. */
 static bool os_maps_tagged;
+
+/* --- What is const after the start ------------------------------------------------------------ */
+
+#if MW_SEALS
+#define SEALED IN_RELRO
+#else
+#define SEALED
+#endif
+
+/* What is marked SEALED can be written between these two alone, before there is a second thread. */
+static void seal_open(void);
+static void seal_close(void);
 
 /* --- Memory ---------------------------------------------------------------------------------- */
 
@@ -97,6 +111,9 @@ static bool os_unguard(void *start, size_t size, unsigned ways);
 
 /* New zero pages in the place of old ones, which may be without access. */
 static bool os_map_over(void *start, size_t size);
+
+/* New pages with the same bytes in the place of old ones, which can be read. False if the kernel refused. */
+UNUSED static bool os_copy_over(void *start, size_t size);
 
 /* False if the kernel refused: it has no room for one more mapping. Then nothing has changed. */
 static bool os_unmap(void *start, size_t size);
@@ -157,8 +174,8 @@ struct os_file {
 
 static struct os_file os_file_of(int fd);
 
-/* Reads at most size - 1 bytes of a file and ends them with 0. Returns the bytes read, -1 if the
- * file cannot be opened. */
+/* Reads at most size - 1 bytes of a file and ends them with 0. Returns the bytes read or, if the file cannot be opened,
+ * an error number, negated. */
 static long os_read_file(const char *path, char *buffer, size_t size);
 
 /* The same of the text that a symbolic link leads to; of the file itself where it is no link. */
@@ -194,7 +211,7 @@ static bool os_read_at(int fd, size_t offset, void *buffer, size_t size);
 
 /* The program may forbid itself system calls from now on: none is made that the libc's malloc does not make.
  * From any thread or signal handler. */
-static void os_note_confined(void);
+UNUSED static void os_note_confined(void);
 
 static bool os_is_confined(void);
 

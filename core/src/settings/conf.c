@@ -79,7 +79,7 @@ static const char *conf_text(const struct conf_option *conf)
 {
     switch (conf - conf_options) {
     case CONF_prof_prefix:
-        return prof_prefix();
+        return prof_prefix_at_start();
     case CONF_stats_print_opts:
         return conf_letters.of_print;
     case CONF_stats_interval_opts:
@@ -191,9 +191,14 @@ static bool conf_parse_fraction(struct word word, size_t first, uint32_t *fracti
 }
 
 /* The first of the words in "a|b|c" that begins with `word`; -1 if there is none. jemalloc takes
- * abbreviations of words, but not of true and false, and not of what realloc does. */
-static long word_abbreviated(struct word word, const char *words)
+ * abbreviations of words, but not of true and false, and not of what realloc does. Of no letters at all it
+ * makes its first word, the default. */
+static long word_abbreviated(const struct conf_option *conf, struct word word)
 {
+    const char *words = conf->words;
+    if (word.length == 0) {
+        return conf->value;
+    }
     long index = 0;
     for (struct word at = word_at(words, 0); at.start != NULL; at = word_at(words, ++index)) {
         if (word.length <= at.length && memcmp(word.start, at.start, word.length) == 0) {
@@ -347,7 +352,7 @@ static const char *conf_parse_value(const struct conf_option *conf, struct word 
     case CONF_TYPE_WORD:
         *value = conf->target == OPTION_junk || conf->target == OPTION_zero_realloc
                      ? word_index(word, conf->words)
-                     : word_abbreviated(word, conf->words);
+                     : word_abbreviated(conf, word);
         return *value >= 0 ? NULL : "Invalid conf value";
     case CONF_TYPE_BOOL:
         *value = word_index(word, conf->words);

@@ -84,23 +84,46 @@ static bool junk_fills_freed(void)
     return option(OPTION_junk) == JUNK_TRUE || option(OPTION_junk) == JUNK_FREE;
 }
 
-static char prefix[PREFIX_MOST] IN_SECTION(options);
-static bool has_prefix; /* what is there was set */
+struct prefix {
+    char text[PREFIX_MOST];
+    bool is_set;
+};
+
+static struct prefix prefix_at_start IN_SECTION(options);
+static struct prefix prefix_of_program IN_SECTION(options);
+
+/* Apart from them, see any_is_kept. */
+static bool has_prefix;
+
+static const char *prof_prefix_at_start(void)
+{
+    return has_prefix && prefix_at_start.is_set ? prefix_at_start.text : "jeprof";
+}
 
 static const char *prof_prefix(void)
 {
-    return has_prefix ? prefix : "jeprof";
+    return has_prefix && prefix_of_program.is_set ? prefix_of_program.text : prof_prefix_at_start();
+}
+
+static bool prefix_write(struct prefix *to, struct word word)
+{
+    if (word.length >= sizeof to->text) {
+        return false;
+    }
+    memcpy(to->text, word.start, word.length);
+    to->text[word.length] = 0;
+    to->is_set = has_prefix = true;
+    return true;
 }
 
 static bool prof_prefix_set(struct word word)
 {
-    if (word.length >= sizeof prefix) {
-        return false;
-    }
-    memcpy(prefix, word.start, word.length);
-    prefix[word.length] = 0;
-    has_prefix = true;
-    return true;
+    return prefix_write(&prefix_at_start, word);
+}
+
+static bool prof_prefix_change(struct word word)
+{
+    return prefix_write(&prefix_of_program, word);
 }
 
 /* --- Parsing --------------------------------------------------------------------------------- */
@@ -155,7 +178,8 @@ static bool parse_number(struct word word, long *value)
     size_t at = 0;
     bool negative = word.length > 0 && word.start[0] == '-';
     at += negative;
-    if (at == word.length || word.length - at > 15) {
+    bool has_digit = at < word.length && word.start[at] >= '0' && word.start[at] <= '9';
+    if (!has_digit || word.length - at > 15) {
         return false;
     }
     long number = 0;
@@ -346,13 +370,23 @@ static struct word word_trimmed(const char *start, const char *end)
     return (struct word){start, (size_t)(end - start)};
 }
 
+/* Up to where a setting ends, or a comment begins: the name of a file may have its sign in it. */
+static size_t setting_length(const char *text)
+{
+    size_t length = strcspn(text, ",\n#");
+    while (text[length] == '#' && length > 0 && !is_blank(text[length - 1])) {
+        length += 1 + strcspn(text + length + 1, ",\n#");
+    }
+    return length;
+}
+
 /* Applies each setting of a text; false if one was not understood. */
 static bool parse_settings(const char *text, const char *origin)
 {
     bool all_good = true;
     complaints_begin();
     while (*text != 0) {
-        size_t length = strcspn(text, ",\n#");
+        size_t length = setting_length(text);
         struct word setting = word_trimmed(text, text + length);
         const char *colon = memchr(setting.start, ':', setting.length);
         if (colon != NULL) {

@@ -2,8 +2,8 @@
  *
  * Settings: read once at the start of the process (load.h). Constant afterwards, except those that
  * mallopt and mallctl may change. Syntax: key:value,key:value; in a file a new line separates as
- * well and # starts a comment. Numbers may end in K, M or G. The settings that programs make for
- * jemalloc have a syntax of their own (conf.h).
+ * well, and # where a setting begins, or behind a blank, starts a comment. Numbers may end in K, M
+ * or G. The settings that programs make for jemalloc have a syntax of their own (conf.h).
  */
 #ifndef MALLOW_OPTIONS_H
 #define MALLOW_OPTIONS_H
@@ -34,9 +34,11 @@ enum { ZERO_REALLOC_ALLOC, ZERO_REALLOC_FREE, ZERO_REALLOC_ABORT };
 static long option(enum option_id id);
 static void option_set(enum option_id id, long value);
 
-/* What the names of profiles begin with: prof_prefix. Only so many characters of it count. */
+/* What the names of profiles begin with: prof_prefix. Only so many characters of it count. The second is what the
+ * settings say, whatever the program has set since. */
 #define PREFIX_MOST 256u
 static const char *prof_prefix(void);
+static const char *prof_prefix_at_start(void);
 
 /* What the option junk fills: new blocks, blocks that are freed. */
 static bool junk_fills_new(void);
@@ -63,8 +65,9 @@ static bool word_is(struct word word, const char *string);
 /* NULL if there is none of that name. */
 static const struct option_info *option_named(struct word name);
 
-/* Sets prof_prefix. False if it is too long. */
+/* Sets prof_prefix: a setting does, or the program later. False if it is too long. */
 static bool prof_prefix_set(struct word word);
+static bool prof_prefix_change(struct word word);
 
 /* The index of `word` among those in "a|b|c"; -1 if it is none of them. */
 static long word_index(struct word word, const char *words);

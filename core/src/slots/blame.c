@@ -58,6 +58,11 @@ static COLD void blame_zones(struct fault *fault, const char *who, const struct 
     }
 }
 
+static bool access_is_inside(const struct fault *fault, uintptr_t address)
+{
+    return fault->state[0] == 'l' && address - fault->block < fault->size;
+}
+
 _Noreturn static COLD void blame_access(struct fault *fault, const char *who,
                                         const struct trap *trap)
 {

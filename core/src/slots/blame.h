@@ -28,6 +28,10 @@ static bool zones_are_whole(const struct zones *zones);
 #define BLAME_WHO 64u
 static void blame_who(const struct fault *fault, char *who);
 
+/* Whether an access was to the bytes of a block that the program holds: it has taken the access away itself, and
+ * handles the trap. */
+static bool access_is_inside(const struct fault *fault, uintptr_t address);
+
 /* Each of these ends the program, with what the caller knows of the block in `fault`, and `who`. */
 
 /* A zone was written to. Returns if it was not. */

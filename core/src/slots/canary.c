@@ -125,16 +125,39 @@ static void canary_place_large_new(struct extent *extent, size_t size, bool is_z
     }
 }
 
+static bool large_is_whole(struct extent *extent, size_t size)
+{
+    size_t slack = padding_bytes(extent, size);
+    return padding_of_large_is_whole((const char *)extent->start + size, slack) &&
+           large_tail_is_whole(extent, size);
+}
+
 static size_t canary_read_large(struct extent *extent)
 {
     size_t size = canary_large_size(extent);
     if (!MW_CANARY || unlikely(size > extent_size(extent) || extent_is_hollow(extent))) {
         return size;
     }
-    size_t slack = padding_bytes(extent, size);
-    bool is_whole = padding_of_large_is_whole((const char *)extent->start + size, slack) &&
-                    large_tail_is_whole(extent, size);
+    bool is_whole = !canary_large_is_left(extent) && large_is_whole(extent, size);
     return is_whole ? size : CANARY_DAMAGED;
+}
+
+static void canary_take_large(struct extent *extent)
+{
+    const void *block = (const void *)extent->start;
+    size_t before = canary_claim_large(extent);
+    size_t size = before & (((size_t)1 << LARGE_ALIGNMENT_SHIFT) - 1);
+    uint8_t family = (uint8_t)(before >> LARGE_FAMILY_SHIFT);
+    if (unlikely(before == 0 && canary_large_is_left(extent))) {
+        harden_bad_block("free", extent, block);
+    }
+    if (unlikely(size > extent_size(extent) || !large_is_whole(extent, size))) {
+        canary_set_large_size(extent, before); /* to be told of */
+        canary_bad("free", extent, block);
+    }
+    if (unlikely(family != 0)) {
+        family_differs("free", block, size, family, 0);
+    }
 }
 
 static COLD size_t canary_alignment(struct extent *extent, const void *block, size_t size)
@@ -251,7 +274,7 @@ _Noreturn static COLD void canary_bad_tail(const char *call, struct extent *exte
 
 _Noreturn static COLD void canary_bad(const char *call, struct extent *extent, const void *block)
 {
-    if (extent_is_slab(extent) && slot_was_taken(extent, block)) {
+    if (extent_is_slab(extent) ? slot_was_taken(extent, block) : canary_large_is_left(extent)) {
         harden_bad_block(call, extent, block);
     }
     size_t size = canary_large_size(extent);

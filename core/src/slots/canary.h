@@ -15,7 +15,7 @@
  * padding is no secret, only unlikely content without a 0 byte, and the same in every byte. A
  * large block has padding alone, there and at the end of its pages, or, if these are a page more than
  * it needs, what lies there in the descriptor. There too is its size, 0 while the program does not
- * hold the block, and above it the family.
+ * hold the block, and above it the family: who frees it exchanges that for 0.
  *
  * Of a block of aligned_alloc and its kin its alignment is kept for free_aligned_sized: of a slot
  * in the word in front of the canary, with the padding, if there is room behind that (no key: realloc in
@@ -61,6 +61,9 @@
 #define LARGE_ALIGNMENT_SHIFT 48
 #define PADDING_BYTES 8u
 
+/* In the place of the alignment: it is not known, but the block is held. */
+#define LARGE_OF_NO_BYTES ((size_t)0xff << LARGE_ALIGNMENT_SHIFT)
+
 static_assert(ADDRESS_LIMIT <= (size_t)1 << LARGE_ALIGNMENT_SHIFT, "a size has 48 bits");
 static_assert(SLOT_MAX - 8 < (size_t)1 << (64 - CANARY_SLACK_SHIFT), "the slack has 15 bits");
 
@@ -97,6 +100,14 @@ ALWAYS_INLINE void canary_set_large_size(struct extent *extent, size_t size)
     atomic_set(&extent->requested, size);
 }
 
+/* Whether a large block was freed, or its size is about to change. A sample may have no bytes: it is in the place of a
+ * slot. */
+ALWAYS_INLINE bool canary_large_is_left(struct extent *extent)
+{
+    return unlikely(atomic_get(&extent->requested) == 0) &&
+           !(extent_is_sampled(extent) && extent->slab.sample_is_slot);
+}
+
 /* Nobody looks behind the block until its size is set again. Returns what canary_set_large_size
  * takes if the block stays as it was. */
 ALWAYS_INLINE size_t canary_lift_large(struct extent *extent)
@@ -104,6 +115,36 @@ ALWAYS_INLINE size_t canary_lift_large(struct extent *extent)
     size_t before = atomic_get(&extent->requested);
     canary_set_large_size(extent, 0);
     return before;
+}
+
+/* The same of several threads that free the block: the first gets what is not 0. */
+ALWAYS_INLINE size_t canary_claim_large(struct extent *extent)
+{
+    return libc_has_one_thread() ? canary_lift_large(extent)
+                                 : atomic_swap(&extent->requested, (size_t)0);
+}
+
+/* The block, which has got another size where it is, keeps its family and its alignment. */
+ALWAYS_INLINE void canary_keep_large(struct extent *extent, size_t before)
+{
+    const size_t size_mask = ((size_t)1 << LARGE_ALIGNMENT_SHIFT) - 1;
+    canary_set_large_size(extent, canary_large_size(extent) | (before & ~size_mask));
+}
+
+/* The block becomes malloc's, unless another thread has freed it meanwhile. One of no bytes is still held. */
+ALWAYS_INLINE void canary_clear_large_family(struct extent *extent)
+{
+    size_t before = atomic_get(&extent->requested);
+    size_t after = before & (((size_t)1 << LARGE_FAMILY_SHIFT) - 1);
+    after = after != 0 ? after : LARGE_OF_NO_BYTES;
+    if (before >> LARGE_FAMILY_SHIFT == 0) {
+        return;
+    }
+    if (libc_has_one_thread()) {
+        canary_set_large_size(extent, after);
+    } else {
+        (void)atomic_replace(&extent->requested, &before, after);
+    }
 }
 #else
 ALWAYS_INLINE uint64_t canary_key(struct extent *extent, uintptr_t at)
@@ -134,10 +175,32 @@ ALWAYS_INLINE void canary_set_large_size(struct extent *extent, size_t size)
     (void)size;
 }
 
+ALWAYS_INLINE bool canary_large_is_left(struct extent *extent)
+{
+    (void)extent;
+    return false;
+}
+
 ALWAYS_INLINE size_t canary_lift_large(struct extent *extent)
 {
     (void)extent;
     return 0;
+}
+
+ALWAYS_INLINE size_t canary_claim_large(struct extent *extent)
+{
+    return canary_lift_large(extent);
+}
+
+ALWAYS_INLINE void canary_keep_large(struct extent *extent, size_t before)
+{
+    (void)extent;
+    (void)before;
+}
+
+ALWAYS_INLINE void canary_clear_large_family(struct extent *extent)
+{
+    (void)extent;
 }
 #endif
 
@@ -335,6 +398,17 @@ ALWAYS_INLINE void block_change_family(struct extent *extent, void *block, size_
     store_unaligned(at, load_unaligned(at) ^ (uint64_t)difference << CANARY_FAMILY_SHIFT);
 }
 
+/* The same where a block of another family becomes malloc's: it is released, perhaps by several threads. */
+ALWAYS_INLINE void block_clear_family(struct extent *extent, void *block, size_t block_size,
+                                      uint8_t family)
+{
+    if (extent_is_slab(extent)) {
+        block_change_family(extent, block, block_size, family);
+    } else {
+        canary_clear_large_family(extent);
+    }
+}
+
 ALWAYS_INLINE uint8_t family_of(enum made made, size_t alignment)
 {
     unsigned log2 = alignment != 0 ? floor_log2(alignment) : 0;
@@ -368,7 +442,7 @@ ALWAYS_INLINE void block_check_family(const char *call, struct extent *extent, c
         uint8_t family = block_family(extent, block, block_size);
         if (unlikely(family != 0)) {
             family_differs(call, block, size, family, 0);
-            block_change_family(extent, (void *)(uintptr_t)block, block_size, family);
+            block_clear_family(extent, (void *)(uintptr_t)block, block_size, family);
         }
     }
 }
@@ -379,6 +453,10 @@ static void canary_place_large(struct extent *extent, size_t size);
 /* The same of a new block; `is_zero`: all its pages are. */
 static void canary_place_large_new(struct extent *extent, size_t size, bool is_zero);
 static size_t canary_read_large(struct extent *extent);
+
+/* A large block that the program gives back: the first thread that comes gets it. Ends the program for any other, if
+ * it wrote beyond the block's end, and if the block is not for free. */
+static void canary_take_large(struct extent *extent);
 
 /* Ends the program: a call found that it had written beyond a block's end, or that the block is
  * free. */

@@ -357,9 +357,9 @@ static struct arena *direct_create_arena(unsigned shared, extent_hooks_t *hooks)
     if (arena == NULL || direct_open(arena) == NULL) {
         return NULL;
     }
-    check(!arena->is_in_use && atomic_get(&arena->bound) == 0);
+    check(!atomic_get(&arena->is_in_use) && atomic_get(&arena->bound) == 0);
     arena->hooks = hooks;
-    arena->is_in_use = true;
+    atomic_set_release(&arena->is_in_use, true); /* pairs with arena_numbered */
     return arena;
 }
 
@@ -395,12 +395,12 @@ static void direct_reset(struct direct *direct)
 
 static void direct_destroy_arena(struct direct *direct)
 {
-    check(lock_is_mine(&table_lock) && direct->arena->is_in_use);
+    check(lock_is_mine(&table_lock) && atomic_get(&direct->arena->is_in_use));
     lock_take(&direct->lock);
     direct_reset_locked(direct);
     explicit_drop_all(direct->arena);
     direct->arena->hooks = NULL;
-    direct->arena->is_in_use = false;
+    atomic_set(&direct->arena->is_in_use, false);
     lock_release(&direct->lock);
 }
 
@@ -424,6 +424,22 @@ static bool directs_have(bool (*visit)(struct lock *))
         any |= direct != NULL && visit(&direct->lock);
     }
     return any;
+}
+
+/* Who is in a hook may wait for another arena: most often for one without hooks, or one that is older. So those come last. */
+static void directs_take(void)
+{
+    check(lock_is_mine(&table_lock)); /* by which hooks stay as they are */
+
+    unsigned end = atomic_get_acquire(&directs_end); /* pairs with direct_open */
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = end; i-- > 0;) {
+            struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
+            if (direct != NULL && (direct->arena->hooks == NULL) == (round != 0)) {
+                lock_take(&direct->lock);
+            }
+        }
+    }
 }
 
 static void directs_visit(void (*visit)(struct lock *))

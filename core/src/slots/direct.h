@@ -88,7 +88,8 @@ static void directs_purge(void);
  * thread works with: for a thread that gets no memory. */
 static void directs_give_back(void);
 
-/* For fork. */
+/* For fork: takes the locks of all. The caller holds the table lock. */
+static void directs_take(void);
 static void directs_visit(void (*visit)(struct lock *));
 static bool directs_have(bool (*visit)(struct lock *));
 

@@ -149,7 +149,7 @@ static COLD void place_describe(struct guarded_place *place, struct fault *fault
     blame_who(fault, who);
 }
 
-/* Returns if the address is none of ours, or may be accessed by now. */
+/* Returns if the address is none of ours, or may be accessed by now, or lies in a block of the program's. */
 static void guarded_trap(const struct trap *trap)
 {
     struct guarded_pool *pool = guarded_places();
@@ -162,7 +162,9 @@ static void guarded_trap(const struct trap *trap)
         struct fault fault = {.kind = FAULT_OUT_OF_BOUNDS};
         char who[BLAME_WHO];
         place_describe(place, &fault, who);
-        blame_access(&fault, who, trap);
+        if (!access_is_inside(&fault, trap->address)) {
+            blame_access(&fault, who, trap);
+        }
     }
 }
 

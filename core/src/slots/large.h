@@ -79,6 +79,17 @@ ALWAYS_INLINE size_t page_class_pages(unsigned class)
 #define LIST_CLASSES (CLASSES + BLOCK_CLASSES)
 #define PAGE_CLASS_LISTED 8u
 
+/* The largest class whose blocks a stack gives to who wants some of this one and finds none: an eighth larger at most, from
+ * ROOMY_MIN on three. With more of them, what is cached serves more requests, but small ones take the large blocks. */
+#define ROOMY_MIN (64 * KiB)
+#define ROOMY_CLASSES 3u
+
+ALWAYS_INLINE unsigned page_class_roomy(unsigned class)
+{
+    size_t more = page_class_pages(class) << os_page_shift >= ROOMY_MIN ? ROOMY_CLASSES : 1;
+    return class < PAGE_CLASS_LISTED ? class : (unsigned)size_min(class + more, PAGE_CLASSES - 1);
+}
+
 static_assert((size_t)(9 + (PAGE_CLASSES - 1) % 8) << ((PAGE_CLASSES - 1) / 8 - 1 + 12) ==
                   LARGE_MAX,
               "with pages of 4 KiB the last page class has LARGE_MAX");

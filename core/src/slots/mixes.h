@@ -21,13 +21,13 @@
 #ifndef MALLOW_MIXES_H
 #define MALLOW_MIXES_H
 
-#include "../base/base.h"
+#include "../os/os.h"
 #include "made.h"
 
 enum mixes { MIXES_NONE, MIXES_CERTAIN, MIXES_LIKELY, MIXES_ALL };
 
 /* Constant after start; MIXES_NONE too if the program's operators are not ours. */
-static enum mixes mixes_told;
+static enum mixes mixes_told SEALED;
 static void mixes_load(void);
 
 /* A module was opened that asks its own libraries before the program's. */

@@ -38,7 +38,7 @@ struct strength {
     size_t fence_min;     /* a block of so many bytes or more has guards, if it can pay for them */
 };
 
-static struct strength strength; /* const after start; there are no blocks before */
+static struct strength strength SEALED; /* const after start; there are no blocks before */
 static void strength_load(void);
 
 /* Whether only the ends of a slot are filled, or looked at, where those of up to `whole` bytes are as a

@@ -160,6 +160,9 @@ static COLD void trapped_look(const struct trap *trap)
     if (extent != NULL) {
         struct fault fault = {
             .block = extent->start, .size = canary_large_size(extent), .state = "live"};
+        if (access_is_inside(&fault, trap->address)) {
+            return;
+        }
         blame_access(&fault, "", trap);
     }
     extent = block_waiting_at(trap->address);

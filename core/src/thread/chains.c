@@ -2,12 +2,39 @@
 #include "chains.h"
 
 #include "chance.h"
+#include "moving.h"
 
 static void cell_put(_Atomic(struct extent *) *cell, struct extent *chain)
 {
     check(chain != NULL && atomic_get(cell) == NULL);
     atomic_set_release(cell, chain); /* pairs with cell_empty */
     free_news_note();
+}
+
+/* Puts a block on top. The owner alone puts, and others take all: so what this has seen on top was not taken and put
+ * back meanwhile, and the rest is never in the owner's hands, where a fork would lose it. */
+static void cell_push(_Atomic(struct extent *) *cell, struct extent *extent)
+{
+    struct extent *top = atomic_get(cell);
+    do {
+        extent->slab.below = top;
+    } while (!atomic_replace(cell, &top, extent)); /* pairs with cell_empty */
+    free_news_note();
+}
+
+/* What lies below a block that may be a robber's by now. */
+__attribute__((no_sanitize("thread"))) static struct extent *block_below(struct extent *extent)
+{
+    return extent->slab.below;
+}
+
+/* Takes the block on top; the same holds. NULL if there is none. */
+static struct extent *cell_take(_Atomic(struct extent *) *cell)
+{
+    struct extent *top = atomic_get_acquire(cell); /* pairs with cell_push */
+    while (top != NULL && !atomic_replace(cell, &top, block_below(top))) {
+    }
+    return top;
 }
 
 /* Whether a list of blocks and its count agree on whether it is empty. */
@@ -347,7 +374,9 @@ static void stack_mark(struct heap *heap, unsigned class, uint8_t thinning)
 static void stack_note_sample(struct heap *heap, unsigned class)
 {
     if (heap_takes_candidate(heap, block_class_of(class))) {
+        moving_begin(heap);
         stack_mark(heap, class, heap->sampler.taken_thinning);
+        moving_end(heap);
     }
 }
 
@@ -393,8 +422,8 @@ static void stack_push(struct heap *heap, unsigned class, struct extent *extent)
     if (!stack_is_listed(heap, class) || heap->rooms[block_class_of(class)] <= -LISTED_MOST) {
         entry_end(extent);
         heap_count_stack(heap, extent_pages(extent)); /* from then on it may be a robber's */
-        extent->slab.below = cell_empty(&heap->stacks[class]);
-        cell_put_unlisted(heap, class, extent);
+        cell_push(&heap->stacks[class], extent);
+        heap->has_unlisted |= heap_is_sampling(heap);
         return;
     }
     unsigned list = block_class_of(class);
@@ -416,17 +445,30 @@ static void stack_put_back(struct heap *heap, unsigned class, struct extent *ext
     stack_push(heap, class, extent);
 }
 
-/* The block on top of a cell, NULL if there is none; what lies below it comes back. Owner. */
+/* The block on top of the cell of a class that has a list: what lies below it goes there. Owner. */
+static struct extent *cell_pop_listed(struct heap *heap, unsigned class)
+{
+    moving_begin(heap);
+    struct extent *extent = cell_empty(&heap->stacks[class]);
+    if (extent != NULL && extent->slab.below != NULL) {
+        stack_put(heap, class, extent->slab.below);
+    }
+    moving_end(heap);
+    return extent;
+}
+
+/* The block on top of a cell, NULL if there is none. Owner. */
 static struct extent *cell_pop(struct heap *heap, unsigned class)
 {
-    struct extent *extent = cell_empty(&heap->stacks[class]);
-    if (extent == NULL) {
+    _Atomic(struct extent *) *cell = &heap->stacks[class];
+    if (atomic_get(cell) == NULL) {
         return NULL;
     }
-    check(atomic_get(&heap->stack_pages) >= extent_pages(extent));
-    heap_count_stack(heap, -extent_pages(extent));
-    if (extent->slab.below != NULL) {
-        stack_put(heap, class, extent->slab.below);
+    struct extent *extent =
+        stack_is_listed(heap, class) ? cell_pop_listed(heap, class) : cell_take(cell);
+    if (extent != NULL) {
+        check(atomic_get(&heap->stack_pages) >= extent_pages(extent));
+        heap_count_stack(heap, -extent_pages(extent));
     }
     return extent;
 }

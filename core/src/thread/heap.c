@@ -591,6 +591,7 @@ static void heap_abandon(struct heap *heap)
     heap->is_strict = false;
     heap->magazine_bytes = 0;
     heap->classes_used = 0;
+    heap_forget_thread(heap);
     atomic_set(&heap->tick_ms, 0);
     heap->awake_slots = 0;
     heap_set_until_tick(heap, -1);

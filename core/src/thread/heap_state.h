@@ -146,6 +146,7 @@ struct heap {
     uint8_t probe_pause;    /* how often the last probe may still be believed */
     uint8_t way_ticks;      /* ticks, see heap_look_at_lists */
     bool is_counting;       /* every call adds to the next two, see thread_count */
+    _Atomic uint8_t moves;  /* how often it is between moving_begin and moving_end; by the owner */
     uint64_t allocated;     /* bytes, since the thread began to count */
     uint64_t deallocated;   /* bytes */
     struct arena *arena;
@@ -155,7 +156,7 @@ struct heap {
     size_t stack_limit;       /* pages; above it the older half of each stack goes to the arenas */
     size_t stack_alarm;       /* pages; below it lists have room: the limit, or WAITING_BYTES
                                while the lists are long */
-    uint64_t blocks_put;      /* the sum of `puts` of block classes when it was looked at last */
+    uint64_t listed_given;    /* blocks given out of lists when it was looked at last */
     size_t slab_pages_due;    /* see heap_put_slab_pages */
     bool takes_blocks;        /* the thread has allocated large blocks since the heap settled */
     bool is_private;          /* the chains of block classes lie in lists, not in cells */
@@ -232,6 +233,7 @@ struct heap {
     uint32_t giving_up_ticks;      /* ticks in a row in which blocks came back and none was given */
     uint32_t since_look;           /* taken and given since slots_back was counted */
     int64_t slots_back;            /* medium slots: returned - handed + in magazines, by then */
+    uint64_t classes_looked;       /* medium classes that this is of, a bit each */
     bool clears_up;                /* by the last tick, see heap_clears_up */
     bool gave_up;                  /* medium slots, at some look; not so many were taken since */
     uint8_t given_up_doublings;    /* of GIVEN_UP, see heap_gives_up_slots */
@@ -470,6 +472,32 @@ ALWAYS_INLINE bool heap_uses_blocks(const struct heap *heap)
 ALWAYS_INLINE void heap_note_class(struct heap *heap, unsigned class)
 {
     heap->classes_used |= (uint64_t)1 << class;
+}
+
+/* What the program asked for, or said, of a thread does not hold for the next one that has its heap. */
+ALWAYS_INLINE void heap_forget_wishes(struct heap *heap)
+{
+    heap->is_counting = false;
+    if (heap->profile_name[0] != 0) {
+        heap->profile_name[0] = 0;
+    }
+}
+
+/* What a thread did says nothing of the next one that has its heap. The page of most of these is not written to where a
+ * thread had small blocks alone. */
+ALWAYS_INLINE void heap_forget_thread(struct heap *heap)
+{
+    heap->takes_blocks = false;
+    if (heap->classes_looked != 0 || heap->stack_pages_before != 0 || heap->giving_up_ticks != 0) {
+        heap->classes_looked = 0;
+        heap->slots_back = 0;
+        heap->since_look = 0;
+        heap->slots_came = 0;
+        heap->gave_up = false;
+        heap->given_up_doublings = 0;
+        heap->giving_up_ticks = 0;
+        heap->stack_pages_before = 0;
+    }
 }
 
 #endif

@@ -2,6 +2,7 @@
 #include "keep.h"
 
 #include "chance.h"
+#include "moving.h"
 #include "remote.h"
 
 /* Returns how many slots there were. The list leaves the heap first: the child of a fork must not find a slot in two
@@ -13,6 +14,7 @@ static uint32_t heap_send_list_home(struct heap *heap, unsigned class)
     struct slot *others = NULL;
     struct slot *next;
     uint32_t count = 0;
+    moving_begin(heap);
     heap->free[class] = NULL;
     heap->rooms[class] = 0;
     order_stores();
@@ -32,6 +34,7 @@ static uint32_t heap_send_list_home(struct heap *heap, unsigned class)
     heap_count_flush(heap, class, count);
     check_slow(current == NULL || slab_is_valid(current));
     heap_return_others(heap, others, class);
+    moving_end(heap);
     return count;
 }
 
@@ -50,6 +53,7 @@ static void heap_take_list_back(struct heap *heap, unsigned class)
     struct slot *slot = heap->free[class];
     struct slot *others = NULL;
     uint32_t count = 0;
+    moving_begin(heap);
     heap->free[class] = NULL;
     heap->rooms[class] = 0;
     order_stores(); /* as where a list is sent home */
@@ -69,6 +73,7 @@ static void heap_take_list_back(struct heap *heap, unsigned class)
     }
     heap_count_flush(heap, class, count);
     heap_return_others(heap, others, class);
+    moving_end(heap);
     if (heap_is_sampling(heap)) {
         heap->sample_at[class] += count;
     }

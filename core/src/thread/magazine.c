@@ -4,6 +4,7 @@
 #include "../settings/conf.h"
 #include "chance.h"
 #include "heap_common.h"
+#include "moving.h"
 #include "remote.h"
 #include "stack.h"
 #include "tray.h"
@@ -171,13 +172,16 @@ static void magazine_empty(struct heap *heap, unsigned class)
     struct slot *list = heap->free[class];
     check((list == NULL) == (heap->rooms[class] == 0));
     check_slow(magazine_is_valid(heap, class));
+    if (list == NULL) {
+        return;
+    }
+    moving_begin(heap);
     heap->free[class] = NULL;
     heap_count_flush(heap, class, magazine_count(heap, class));
-    if (heap->rooms[class] != 0) {
-        heap_forget_sample(heap, class);
-    }
+    heap_forget_sample(heap, class);
     magazine_set_count(heap, class, 0);
     heap_return_others(heap, list, class);
+    moving_end(heap);
 }
 
 /* The turn of a slot in the list is a sample: the list is set aside as a whole, where that may be, for the heap comes
@@ -188,6 +192,7 @@ static NOINLINE void magazine_mark(struct heap *heap, unsigned class, uint8_t th
     struct slot *list = heap->free[class];
     uint32_t count = magazine_count(heap, class);
     check(heap_is_sampling(heap) && list != NULL);
+    moving_begin(heap);
     heap->free[class] = NULL;
     heap_count_flush(heap, class, count);
     magazine_set_count(heap, class, 0);
@@ -196,6 +201,7 @@ static NOINLINE void magazine_mark(struct heap *heap, unsigned class, uint8_t th
         !depot_put_batch(heap->arena, class, list, count)) {
         heap_return_others(heap, list, class);
     }
+    moving_end(heap);
     check_slow(magazine_is_valid(heap, class));
 }
 
@@ -370,12 +376,14 @@ static NOINLINE void magazine_put_slow(struct heap *heap, struct extent *extent,
     if (is_full) {
         uint32_t keep = (uint32_t)*heap_limit(heap, class) / (is_draining ? 4 : 2);
         uint32_t given_up = magazine_count(heap, class) - keep;
+        moving_begin(heap);
         struct slot *rest = magazine_cut(heap, class, keep);
         is_kept = !is_draining && magazine_may_give_batch(heap, magazine) &&
                   depot_put_batch(heap->arena, class, rest, given_up);
         if (!is_kept) {
             heap_return_others(heap, rest, class);
         }
+        moving_end(heap);
     }
     if ((is_full && !is_kept) || heap_is_of_crowd(heap)) {
         magazine->emptied = (unsigned)size_min(magazine->emptied + 1u, EMPTIED_MOST) & 127u;

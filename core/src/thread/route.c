@@ -24,12 +24,29 @@ static struct arena *thread_arena_numbered(unsigned number)
     return arena;
 }
 
+static struct direct *thread_find_direct(unsigned number)
+{
+    struct arena *arena = arena_numbered(number);
+    return arena != NULL ? direct_find(arena) : NULL;
+}
+
+static bool thread_must_lack_direct(unsigned number)
+{
+    return direct_is_in_hook() && number < thread_arenas() && thread_find_direct(number) == NULL;
+}
+
+/* Who names an arena sees to it that nobody destroys it meanwhile. The lock is for making a pool: whoever waits for a hook's
+ * arena may have it, so no hook may wait for it. */
 static struct direct *thread_direct_numbered(unsigned number)
 {
     process_init();
+    struct direct *direct = thread_find_direct(number);
+    if (likely(direct != NULL) || direct_is_in_hook()) {
+        return direct;
+    }
     lock_take(&table_lock);
     struct arena *arena = thread_arena_numbered(number);
-    struct direct *direct = arena != NULL ? direct_open(arena) : NULL;
+    direct = arena != NULL ? direct_open(arena) : NULL;
     lock_release(&table_lock);
     return direct;
 }

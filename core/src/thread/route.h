@@ -16,6 +16,10 @@ static struct arena *thread_arena_numbered(unsigned number);
 /* The pool of direct blocks of the arena of a number; NULL if there is no such arena, or no memory. */
 static struct direct *thread_direct_numbered(unsigned number);
 
+/* Whether the arena of a number, one that threads share, has no pool, and gets none here: a hook asks, which may not make
+ * it. What the hook needs its thread's heap has. */
+static bool thread_must_lack_direct(unsigned number);
+
 /* Lets the thread take its memory from an arena; from an explicit one it takes all blocks, directly.
  * False if there is no such arena, or the thread has no heap of its own. */
 static bool thread_use_arena(unsigned number);

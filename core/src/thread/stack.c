@@ -3,6 +3,7 @@
 
 #include "chains.h"
 #include "chance.h"
+#include "moving.h"
 #include "stack_limit.h"
 #include "tray.h"
 
@@ -103,7 +104,9 @@ static bool stack_knows_resident(struct heap *heap)
     }
     if (heap->probe_pause == 0) {
         heap->probe_pause = PROBE_PAUSE;
+        moving_begin(heap);
         stack_probe(heap);
+        moving_end(heap);
     }
     heap->probe_pause--;
     return true;
@@ -119,9 +122,11 @@ static bool stack_is_sparse(struct heap *heap)
 
 static void stack_flush(struct heap *heap)
 {
+    moving_begin(heap);
     for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
         stack_release(heap, stack_take_all(heap, class));
     }
+    moving_end(heap);
     stack_recount(heap);
 }
 
@@ -234,11 +239,15 @@ static void stack_set_private(struct heap *heap, bool is_busy)
     if (heap->is_private) {
         /* Twice as much: the limit follows what is in use, up and down. */
         if (pages > 2 * most || !is_busy || stack_is_listed_otherwise(heap)) {
+            moving_begin(heap);
             stack_make_public(heap);
+            moving_end(heap);
         }
     } else if (pages != 0 && pages <= most && stack_may_be_private(heap) &&
                heap_listed_end_now(heap) > PAGE_CLASS_LISTED) {
+        moving_begin(heap);
         stack_make_private(heap);
+        moving_end(heap);
         heap->stack_limit = size_min(heap->stack_limit, most);
     }
 }
@@ -253,6 +262,7 @@ static NOINLINE void stack_overflow(struct heap *heap, unsigned latest)
         stack_flush(heap); /* nothing that is free stays */
         return;
     }
+    moving_begin(heap);
     size_t limit = stack_limit_now(heap);
     if (stack_may_be_private(heap)) {
         limit = size_min(limit, stack_private_pages(heap));
@@ -267,6 +277,7 @@ static NOINLINE void stack_overflow(struct heap *heap, unsigned latest)
          round++) {
         stack_halve(heap, latest);
     }
+    moving_end(heap);
     size_t left = pages - atomic_get(&heap->stack_pages);
     heap->stack_pages_before -= left;
     stack_note_left(heap, left);
@@ -275,6 +286,7 @@ static NOINLINE void stack_overflow(struct heap *heap, unsigned latest)
 static void stack_trim(struct heap *heap, uint32_t stamp)
 {
     stack_recount(heap);
+    moving_begin(heap);
     for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
         if (list_begins_to_age(heap, class)) {
             continue;
@@ -291,6 +303,7 @@ static void stack_trim(struct heap *heap, uint32_t stamp)
     if (heap->is_private && heap->stack_resident < 64) {
         stack_probe(heap); /* private stacks may hold so much only while that is true */
     }
+    moving_end(heap);
     stack_settle_churn(heap);
 }
 
@@ -444,12 +457,34 @@ static NOINLINE struct extent *heap_take_from_arenas(struct heap *heap, size_t p
     return arenas_alloc(heap->arena, pages, os_page_size);
 }
 
-/* Of the wanted class, or the one above it: an eighth larger at most. */
+/* Where less is cached, one class more is enough: each class soon has blocks of its own, which the hit path finds. */
+#define ROOMY_CACHED_MIN (1 * MiB)
+
+static unsigned stack_class_most(struct heap *heap, unsigned class)
+{
+    if (heap_is_sampling(heap)) {
+        return class; /* realloc would let the block grow without a chance to become a sample */
+    }
+    bool is_much = stack_pages_now(heap) << os_page_shift > ROOMY_CACHED_MIN;
+    unsigned most = page_class_roomy(class);
+    return is_much ? most : (unsigned)size_min(class + 1, most);
+}
+
+/* Of the wanted class, or the next above that has one. */
 static struct extent *stack_pop_about(struct heap *heap, unsigned class)
 {
     struct extent *extent = stack_pop(heap, class);
-    if (extent == NULL && class + 1 < PAGE_CLASSES && class >= PAGE_CLASS_LISTED) {
-        extent = stack_pop(heap, class + 1);
+    if (extent != NULL) {
+        bool was_roomy = extent->shrunk == SHRUNK_ROOMY;
+        extent->shrunk = was_roomy ? SHRUNK_NEVER : extent->shrunk;
+        return extent;
+    }
+    unsigned most = stack_class_most(heap, class);
+    for (unsigned at = class + 1; extent == NULL && at <= most; at++) {
+        extent = stack_pop(heap, at);
+    }
+    if (extent != NULL) {
+        extent->shrunk = SHRUNK_ROOMY;
     }
     return extent;
 }

@@ -47,8 +47,8 @@
 
 #include "heap_state.h"
 
-/* Pages for a slab or a block of at most LARGE_MAX, rounded up to a class or the one above it: an
- * active extent. NULL if out of memory. */
+/* Pages for a slab or a block of at most LARGE_MAX, rounded up to a class or one of those that page_class_roomy
+ * allows: an active extent. NULL if out of memory. */
 static struct extent *heap_take_pages(struct heap *heap, size_t pages);
 
 /* Takes back an active extent that is not huge and no slab: it becomes the top of its class's

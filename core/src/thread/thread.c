@@ -10,6 +10,7 @@
 #include "../slots/guarded.h"
 #include "../slots/quarantine.h"
 #include "heap_valid.h"
+#include "moving.h"
 #include "orphan.h"
 #include "delay.h"
 #include "remote.h"
@@ -36,6 +37,7 @@ static struct {
     struct lock heaps_lock;
     struct lock shared_lock;     /* of heap_shared */
     unsigned arenas_wanted;      /* lock: heaps; 0: not known yet */
+    unsigned arenas_told;        /* lock: heaps; so many the program may name, for ever */
     _Atomic unsigned heaps_made; /* lock: heaps; fork reads it before it takes that */
     _Atomic unsigned cpus;       /* that arenas_wanted follows; 0: it does not */
     struct heap *idle_heaps;     /* lock: heaps */
@@ -87,6 +89,7 @@ static NOINLINE void process_init_slow(void)
         os_init();
         libc_learn_threads();
         options_load();
+        seal_open();
         secrets_init();
         if (option(OPTION_memory_tags)) {
             tags_load();
@@ -106,6 +109,7 @@ static NOINLINE void process_init_slow(void)
         }
         strength_load();
         mixes_load();
+        seal_close();
         if (conf_keeps_any()) {
             wishes_load();
             magazines_load();
@@ -182,6 +186,7 @@ static struct heap *heap_obtain(void)
     if (heap != NULL) {
         check(heap->thread == NULL && !heap->is_orphan && heap_is_empty(heap));
         process.idle_heaps = heap->next_idle;
+        heap_forget_wishes(heap);
         heap->arena = wishes.by_cpu != ARENA_IN_TURN ? arena_choose_locked() : heap->arena;
     } else {
         heap = meta_alloc_at_page(sizeof *heap);
@@ -195,7 +200,6 @@ static struct heap *heap_obtain(void)
     if (heap != NULL) {
         heap->thread = os_thread_id();
         heap->fork_depth = process.fork_depth;
-        heap->is_counting = false;
         heap->may_sample = atomic_get(&profile.starts_active);
         heap->is_uncached = wishes.are_uncached;
         heap->cached_most = wishes.cached_most;
@@ -385,9 +389,10 @@ static unsigned thread_arenas(void)
 {
     lock_take(&process.heaps_lock);
     arenas_count_locked();
-    unsigned count = process.arenas_wanted;
+    size_t now = size_max(process.arenas_wanted, arena_count());
+    unsigned count = process.arenas_told = (unsigned)size_max(process.arenas_told, now);
     lock_release(&process.heaps_lock);
-    return count > arena_count() ? count : arena_count();
+    return count;
 }
 
 /* --- Fork ------------------------------------------------------------------------------------- */
@@ -438,7 +443,7 @@ static bool free_unless_mine(struct lock *lock)
 static void fork_take(void)
 {
     lock_take(&table_lock); /* no arena is made by the program from now on */
-    directs_visit(lock_take);
+    directs_take();
     if (!MW_FENCES) {
         lock_take(&quarantine.lock);
     }
@@ -516,6 +521,7 @@ static void fork_before(void)
     if (has_streams) {
         libc_lock_streams();
     }
+    moving_stop();
     fork_take();
     process.fork_has_streams = has_streams;
 }
@@ -537,6 +543,7 @@ static void fork_in_parent(void)
 {
     if (fork_took_locks()) {
         bool has_streams = process.fork_has_streams;
+        moving_go_on();
         fork_release(false);
         if (has_streams) {
             libc_unlock_streams();
@@ -547,12 +554,14 @@ static void fork_in_parent(void)
 static void fork_in_child(void)
 {
     bool was_nested = lock_gate_is_mine() && process.fork_nested > 0;
+    moving_forget_others();
     atomic_set(&heaps.in_use, heap_own > HEAP_FREES(FREES_WITHOUT_HEAP));
     atomic_set(&purge_thread.is_started, false);
     atomic_set(&profile.is_dumping, false); /* perhaps another thread did */
     atomic_set(&interval.is_printing, false);
     atomic_add(&profile.round, 1); /* else it would choose its samples as the parent does */
     track_forget_thread();
+    fault_in_child();
     random_diverge();
     if (heap_own > HEAP_FREES(FREES_WITHOUT_HEAP)) {
         delay_draw_anew(heap_own);

@@ -44,7 +44,8 @@ static void thread_stay_slow(void);
 /* Calls a function with every lock; whether it said true of one of them. */
 UNUSED static bool fork_visit_locks(bool (*visit)(struct lock *));
 
-/* How many arenas there are, or will be when there are threads enough. */
+/* How many arenas there are, or will be when there are threads enough. It never falls: programs keep the number, and those
+ * that they make have the numbers behind it. */
 static unsigned thread_arenas(void);
 
 /* At most so many arenas from now on; those that exist stay. 0 means no limit. Always true. */

@@ -115,7 +115,17 @@ static bool heap_is_waiting(struct heap *heap)
 /* Once in so many ticks a thread looks at what it frees. */
 #define WAY_TICKS 8u
 
-/* Sets the limits of lists of blocks, and chooses the way of malloc: if at least a sixteenth of what is freed are blocks of pages, the one
+/* Blocks that the program was given out of lists; what else comes into them or leaves them does not count. */
+static uint64_t heap_listed_given(struct heap *heap)
+{
+    uint64_t given = 0;
+    for (unsigned class = CLASSES; class < LIST_CLASSES; class ++) {
+        given += heap->puts[class] - magazine_count(heap, class);
+    }
+    return given;
+}
+
+/* Sets the limits of lists of blocks, and chooses the way of malloc: if at least a sixteenth of the calls ask for blocks of pages, the one
  * for slots and blocks alike, which has no branch to be foretold. */
 static void heap_look_at_lists(struct heap *heap)
 {
@@ -123,23 +133,17 @@ static void heap_look_at_lists(struct heap *heap)
         return;
     }
     lists_look(heap);
-    uint64_t blocks_put = 0;
-    for (unsigned class = CLASSES; class < LIST_CLASSES; class ++) {
-        blocks_put += heap->puts[class];
-    }
+    uint64_t given = heap_listed_given(heap);
     bool is_mixed =
-        heap->is_private && 16 * (blocks_put - heap->blocks_put) >= WAY_TICKS * heap->list_max;
+        heap->is_private && 16 * (given - heap->listed_given) >= WAY_TICKS * heap->list_max;
     heap_set_way(heap, is_mixed);
-    heap->blocks_put = blocks_put;
+    heap->listed_given = given;
 }
 
 /* Large blocks that the program was given, from private stacks or elsewhere. */
 static uint64_t heap_blocks_given(struct heap *heap)
 {
-    uint64_t given = 0;
-    for (unsigned class = CLASSES; class < LIST_CLASSES; class ++) {
-        given += heap->puts[class] - magazine_count(heap, class);
-    }
+    uint64_t given = heap_listed_given(heap);
     for (unsigned class = 0; class < LARGE_CLASSES; class ++) {
         given += heap->large_counts[class];
     }
@@ -193,6 +197,13 @@ static bool heap_gives_up_slots(struct heap *heap)
         unsigned class = SMALL_CLASSES + (unsigned)__builtin_ctzl(left);
         const struct class_counts *counts = &heap->counts[class];
         back += (int64_t)(counts->returned - counts->handed + magazine_count(heap, class));
+    }
+    uint64_t classes = heap->classes_used >> SMALL_CLASSES;
+    if (classes != heap->classes_looked) { /* what new ones have is of other times */
+        heap->classes_looked = classes;
+        heap->slots_back = back;
+        heap->since_look = 0;
+        return false;
     }
     int64_t came = back - heap->slots_back;
     bool do_come = 2 * came >= (int64_t)heap->since_look;
