@@ -26,6 +26,8 @@ LIBCS = {
               "/lib64/libc.so.6", "/usr/aarch64-linux-gnu/lib/libc.so.6"],
     "musl": ["/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1"],
 }
+# What guards stacks on aarch64 is in the loader of glibc, which is there wherever its libc is.
+GLIBC_LOADER = "ld-linux-aarch64.so.1"
 
 
 def output(*command):
@@ -80,7 +82,10 @@ def check_undefined(library):
         for path in map(pathlib.Path, paths):
             if not path.exists() or not same_machine(library, path):
                 continue
-            exported = {name for _, name in symbols(path, "--defined-only")}
+            loaders = (path.parent / GLIBC_LOADER, pathlib.Path("/lib") / GLIBC_LOADER)
+            files = [path, *(loader for loader in loaders if libc == "glibc" and loader.exists()
+                             and same_machine(library, loader))]
+            exported = {name for file in files for _, name in symbols(file, "--defined-only")}
             problems += [f"{libc} ({path}) does not export {name}"
                          for kind, name in undefined if kind not in "wv" and name not in exported]
             break

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Programs find an installed Mallow: by CMake, pkg-config and Meson, shared and static.
 
-    installed.py BUILD_FOLDER
+    installed.py BUILD_FOLDER [-k WAY]     cmake, pkg_config, static or meson; all
 
 The tree is installed into one folder and moved to another first, as packages and wheels do. A way whose
-tool is missing is skipped.
+tool is missing is skipped: where nothing else was asked for, the exit status is 77.
 """
 
 import os
@@ -137,4 +137,7 @@ if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__.strip())
     Installed.build = sys.argv.pop(1)
-    unittest.main()
+    result = unittest.main(exit=False).result
+    if not result.wasSuccessful() or not (result.testsRun or result.skipped):
+        sys.exit(1)
+    sys.exit(77 if result.testsRun <= len(result.skipped) else 0)

@@ -8,6 +8,10 @@
 static void check_zero(const unsigned char *block, size_t size)
 {
     CHECK(block != NULL);
+    /* Each byte is like the next: one by one they are only gone through where one is to be named. */
+    if (block[0] == 0 && memcmp(block, block + 1, size - 1) == 0) {
+        return;
+    }
     for (size_t i = 0; i < size; i++) {
         CHECK_MSG(block[i] == 0, "byte %zu of %zu is %#x", i, size, block[i]);
     }

@@ -518,7 +518,7 @@ TEST(statistics_are_read_while_threads_work)
     for (unsigned i = 0; i < THREADS; i++) {
         CHECK_EQ(pthread_create(&threads[i], NULL, work, blocks[i]), 0);
     }
-    for (unsigned i = 0; i < 200; i++) {
+    for (size_t i = 0; i < t_rounds(200); i++) {
         uint64_t bytes = 0;
         CHECK(mw_stats_each(look_at, &bytes));
         CHECK_MSG(bytes < (uint64_t)1 << 30, "%lu bytes", (unsigned long)bytes);

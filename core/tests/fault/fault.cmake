@@ -27,7 +27,7 @@ endif()
 # Leaks, at the end of a program.
 if(is_native AND "debug" IN_LIST MALLOW_MODES)
   add_executable(fault-leaks ${CMAKE_CURRENT_LIST_DIR}/leaks.c)
-  target_link_libraries(fault-leaks PRIVATE Threads::Threads)
+  target_link_libraries(fault-leaks PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
   target_compile_options(fault-leaks PRIVATE -O0 -w)
   mallow_test(fault-leaks-debug COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/leaks.py
               $<TARGET_FILE:mallow-debug-shared> $<TARGET_FILE:fault-leaks>)

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
  * Blocks that something points to, from everywhere that the leak check looks at, and blocks that
- * nothing points to: leaks.py reads what the debug build says at the end. With a word on the command line the first
- * thread ends before.
+ * nothing points to: leaks.py reads what the debug build says at the end. With the word "thread" on the command line
+ * another thread calls exit, and the first one has ended; with "signal" a handler does, whose stack lies among globals.
+ * With "refused" the kernel does not read memory, with "nothing" it opens no file.
  */
+#define _GNU_SOURCE /* RTLD_DEFAULT */
+#include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "../promise/refused.h"
 
 struct node {
     struct node *next;
@@ -16,8 +22,14 @@ struct node {
 };
 
 static void *global;
+static char *no_elements[2];
 static _Thread_local void *of_thread;
 static volatile int is_ready;
+
+static struct {
+    void *below;
+    char stack[512 * 1024];
+} signals;
 
 static __attribute__((noinline)) void lose(void)
 {
@@ -71,6 +83,12 @@ static void *lose_all(void *argument)
     exit(0);
 }
 
+static void lose_all_in_handler(int number)
+{
+    (void)number;
+    lose_all(NULL);
+}
+
 /* Of one page, and of so many that to read them all would take minutes. */
 static void point_from_mappings(void)
 {
@@ -84,21 +102,45 @@ static void point_from_mappings(void)
     }
 }
 
+/* Blocks of an arena that is named, in a slot and in pages, which are not tracked. */
+static __attribute__((noinline)) void point_from_an_arena(void)
+{
+    void *(*mallocx)(size_t, int) = dlsym(RTLD_DEFAULT, "mallocx");
+    void **slot = mallocx(64, 1 << 20), **pages = mallocx(100000, 1 << 20); /* MALLOCX_ARENA(0) */
+    slot[3] = malloc(107);
+    pages[10000] = malloc(108);
+}
+
 int main(int count, char **words)
 {
-    (void)words;
+    const char *way = count > 1 ? words[1] : "";
+    signals.below = malloc(106);
     global = malloc(103);
     *(void **)global = (char *)malloc(104) + 50; /* an interior pointer keeps a block too */
     of_thread = malloc(105);
+    no_elements[0] = (char *)calloc(1, 8) + 8;   /* as new T[0] has it, behind the count */
+    no_elements[1] = (char *)calloc(1, 16) + 16; /* of a T whose alignment is 16 */
     point_from_mappings();
+    point_from_an_arena();
     pthread_t thread;
     pthread_create(&thread, NULL, wait_for_ever, NULL);
     while (!is_ready) {
         usleep(1000);
     }
-    if (count > 1) {
+    if ((strcmp(way, "refused") == 0 && !refuse_call(SYS_process_vm_readv)) ||
+        (strcmp(way, "nothing") == 0 && !refuse_call(SYS_openat))) {
+        return 77;
+    }
+    if (strcmp(way, "thread") == 0) {
         pthread_create(&thread, NULL, lose_all, NULL);
         pthread_exit(NULL);
+    }
+    if (strcmp(way, "signal") == 0) {
+        stack_t stack = {.ss_sp = signals.stack, .ss_size = sizeof signals.stack};
+        struct sigaction action = {.sa_handler = lose_all_in_handler, .sa_flags = SA_ONSTACK};
+        sigaltstack(&stack, NULL);
+        sigaction(SIGUSR1, &action, NULL);
+        raise(SIGUSR1);
     }
     lose_all(NULL);
 }

@@ -135,6 +135,20 @@ TEST(counters_of_a_thread_count_its_caches)
     }
 }
 
+TEST(counters_of_a_thread_count_no_block_that_keeps_its_size)
+{
+    counter("thread.allocatedp");
+    void *block = mallocx(300000, 0);
+    size_t usable = sallocx(block, 0);
+    uint64_t allocated = counter("thread.allocatedp"), freed = counter("thread.deallocatedp");
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(xallocx(block, usable, 0, 0), usable);
+    }
+    CHECK_EQ(counter("thread.allocatedp"), allocated);
+    CHECK_EQ(counter("thread.deallocatedp"), freed);
+    dallocx(block, 0);
+}
+
 TEST(uncached_frees_leave_nothing_in_the_heap)
 {
     static const size_t sizes[] = {100, 2000, 30000, 50000, 300000, 3 << 20, 20 << 20};

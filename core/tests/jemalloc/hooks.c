@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Arenas with hooks of the program. The hooks here keep a list of all extents and check each call
- * against it; they allocate and free with malloc in every call, as hooks of real programs do.
+ * against it; they allocate and free in every call, as hooks of real programs do: with malloc, and from other
+ * arenas that they name.
  */
 #include <jemalloc/jemalloc.h>
 
@@ -38,13 +39,27 @@ static size_t page(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
+static unsigned arena_of_hooks; /* one of its own that they allocate from; 0: they have none */
+
+static void allocate_of(unsigned arena, size_t size)
+{
+    void *volatile block = mallocx(size, MALLOCX_ARENA(arena));
+    void *volatile large = mallocx(100000, MALLOCX_ARENA(arena) | MALLOCX_ZERO);
+    CHECK(block != NULL && large != NULL);
+    dallocx(block, 0);
+    dallocx(large, 0);
+}
+
 static bool declines(struct watch *watch, enum hook hook, unsigned arena)
 {
-    void *volatile block = malloc(100 + 1000 * (size_t)hook);
+    size_t size = 100 + 1000 * (size_t)hook;
+    void *volatile block = malloc(size);
     void *volatile large = malloc(100000);
     CHECK(block != NULL && large != NULL);
     free(block);
     free(large);
+    allocate_of(arena_of_hooks, size);
+    allocate_of(0, size);
     CHECK(watch->arena == 0 || watch->arena == arena);
     watch->arena = arena;
     watch->calls[hook]++;
@@ -204,19 +219,22 @@ static bool watch_merge(extent_hooks_t *hooks, void *address_a, size_t size_a, v
     return false;
 }
 
+static unsigned create(extent_hooks_t *hooks)
+{
+    unsigned arena;
+    size_t size = sizeof arena;
+    CHECK_EQ(mallctl("arenas.create", &arena, &size, hooks != NULL ? &hooks : NULL,
+                     hooks != NULL ? sizeof hooks : 0),
+             0);
+    return arena;
+}
+
 static void watch_init(struct watch *watch)
 {
     watch->hooks =
         (extent_hooks_t){watch_alloc, watch_dalloc, watch_destroy, watch_commit, watch_decommit,
                          watch_lazy,  watch_forced, watch_split,   watch_merge};
-}
-
-static unsigned create(extent_hooks_t *hooks)
-{
-    unsigned arena;
-    size_t size = sizeof arena;
-    CHECK_EQ(mallctl("arenas.create", &arena, &size, &hooks, sizeof hooks), 0);
-    return arena;
+    arena_of_hooks = arena_of_hooks == 0 ? create(NULL) : arena_of_hooks;
 }
 
 static int act(unsigned arena, const char *what)
@@ -304,6 +322,9 @@ TEST(every_mapping_goes_through_the_hooks)
     for (int round = 0; round < 3; round++) {
         watch.arena = 0;
         unsigned arena = create(&watch.hooks);
+        if (round == 1) {
+            allocate_of(0, 100); /* in the first round no thread had named arena 0 but in a hook */
+        }
         CHECK_EQ(exercise(arena, 4000), 4000);
         CHECK(watch.count > 0);
         CHECK_EQ(act(arena, "destroy"), 0);
@@ -451,6 +472,41 @@ TEST(hooks_around_those_of_the_arena)
     CHECK_EQ(act(arena, "destroy"), 0);
     CHECK_EQ(mallctl("arena.0.extent_hooks", &before, &size, NULL, 0), 0);
     CHECK(before == original);
+}
+
+/* The program gives the hooks of the kernel back to an arena whose own had taken memory away, with the access to it. */
+TEST(memory_that_hooks_took_away_is_used_without_them)
+{
+    enum { BYTES = 1 << 20 };
+    char name[64];
+    size_t size = sizeof original;
+    watch_init(&watch);
+    watch.says_no[DALLOC] = 1;
+    unsigned arena = create(&watch.hooks);
+    char *block = mallocx(BYTES, MALLOCX_ARENA(arena));
+    memset(block, 1, BYTES);
+    dallocx(block, 0);
+    CHECK_EQ(act(arena, "purge"), 0);
+    CHECK_GE(watch.calls[DECOMMIT], 1);
+    unsigned mapped = watch.calls[ALLOC];
+    snprintf(name, sizeof name, "arena.%u.extent_hooks", arena_of_hooks);
+    CHECK_EQ(mallctl(name, &original, &size, NULL, 0), 0);
+    snprintf(name, sizeof name, "arena.%u.extent_hooks", arena);
+    CHECK_EQ(mallctl(name, NULL, NULL, &original, sizeof original), 0);
+    for (int round = 0; round < 3; round++) {
+        char *zero = mallocx(BYTES, MALLOCX_ARENA(arena) | MALLOCX_ZERO);
+        CHECK(zero != NULL && (round != 0 || zero == block));
+        for (int i = 0; i < BYTES; i += 64) {
+            CHECK_EQ(zero[i], 0);
+        }
+        memset(zero, 1, BYTES);
+        dallocx(zero, 0);
+        CHECK_EQ(act(arena, "purge"), 0);
+    }
+    CHECK_EQ(watch.calls[ALLOC], mapped);
+    CHECK_EQ(exercise(arena, 1000), 1000);
+    CHECK_EQ(act(arena, "destroy"), 0);
+    CHECK(mw_heap_is_valid());
 }
 
 /* --- Threads ---------------------------------------------------------------------------------- */

@@ -205,7 +205,7 @@ TEST(the_report_begins_with_the_settings)
     malloc_stats_print(find_in_report, &report, "madblxe");
     static const char *const lines[] = {
         "Build-time option settings\n  config.cache_oblivious: false\n",
-        "  config.xmalloc: false\n",
+        "  config.xmalloc: true\n",
         "Run-time option settings\n  opt.",
         "  opt.dss: \"disabled\"\n",
         "  opt.hpa_dirty_mult: \"-1\"\n",
@@ -220,6 +220,24 @@ TEST(the_report_begins_with_the_settings)
     snprintf(line, sizeof line, "\nNumber of bin size classes: %u\n",
              READ(unsigned, "arenas.nbins"));
     CHECK_MSG(strstr(report, line) != NULL, "%s", line);
+}
+
+TEST(the_report_has_the_config_of_mallctl)
+{
+    const char *report = NULL;
+    malloc_stats_print(find_in_report, &report, "madblxe");
+    const char *line = strstr(report, "\n  config.");
+    unsigned compared = 0;
+    for (; line != NULL && !strncmp(line, "\n  config.", 10); line = strchr(line + 1, '\n')) {
+        char name[64], said[64];
+        CHECK_EQ(sscanf(line, " %63[^:]: %63s", name, said), 2);
+        if (strcmp(name, "config.malloc_conf") != 0) { /* a text */
+            bool has = READ(bool, name);
+            CHECK_MSG(!strcmp(said, has ? "true" : "false"), "%s: %s", name, said);
+            compared++;
+        }
+    }
+    CHECK_EQ(compared, 11);
 }
 
 TEST(errors_are_jemallocs)

@@ -442,13 +442,21 @@ def in_folder(check, *arguments):
 
 def check_probes():
     """What tracers look for, and the counters by which they say that they listen."""
-    text = subprocess.run(["readelf", "-nW", LIBRARY], capture_output=True, text=True).stdout
-    found = re.findall(r"Provider: (\w+)\s+Name: (\w+)\s+Location: \w+, Base: \w+, "
-                       r"Semaphore: 0x0*([1-9a-f]\w*)\s+Arguments: (.*)", text)
-    expect(sorted((where, name) for where, name, _, _ in found) ==
-           [("otel_memory", "alloc"), ("otel_memory", "free")], f"probes: {found}")
-    expect([arguments.count("8@") for _, name, _, arguments in sorted(found)] == [3, 1],
-           f"arguments: {found}")
+    text = subprocess.run(["readelf", "-nSW", LIBRARY], capture_output=True, text=True).stdout
+    sections = {name: range(int(start, 16), int(start, 16) + int(size, 16)) for name, start, size in
+                re.findall(r"\] (\S+) +\w+ +([0-9a-f]{16}) [0-9a-f]+ ([0-9a-f]+) ", text)}
+    found = sorted(re.findall(r"Provider: (\w+)\s+Name: (\w+)\s+Location: (\w+), Base: (\w+), "
+                              r"Semaphore: (\w+)\s+Arguments: (.*)", text))
+    expect([probe[:2] for probe in found] == [("otel_memory", "alloc"), ("otel_memory", "free")],
+           f"probes: {found}")
+    expect([arguments.count("8@") for *_, arguments in found] == [3, 1], f"arguments: {found}")
+    places = [[int(address, 16) for address in probe[2:5]] for probe in found]
+    for location, base, listeners in places:
+        expect(location in sections.get(".text", ()), f"a probe at {location:#x}: {sections}")
+        expect(base == sections.get(".stapsdt.base", range(1)).start, f"moved from {base:#x}: {sections}")
+        expect({listeners, listeners + 1} <= set(sections.get(".probes", ())),
+               f"a counter of two bytes at {listeners:#x}: {sections}")
+    expect(len({listeners for *_, listeners in places}) == 2, f"each has its counter: {found}")
     print("ok   probes" if not failures else "     probes")
 
 

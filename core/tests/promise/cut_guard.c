@@ -4,29 +4,10 @@
  * access, also after it has grown into that rest, in steps, and has become shorter again. Each byte of it can be
  * written then.
  */
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "promise.h"
 
 enum { ROUNDS = 40, FREED = 15 * MIB, TAKEN = 9 * MIB };
 static const size_t STEPS[] = {10 * MIB, 11 * MIB, TAKEN, 12 * MIB};
-
-/* Whether a child that writes there is ended. */
-static bool traps(volatile char *at)
-{
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-        *at = 1;
-        _exit(0);
-    }
-    int status;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    return WIFSIGNALED(status);
-}
 
 int main(void)
 {
@@ -39,14 +20,16 @@ int main(void)
         char *block = malloc(TAKEN);
         bool is_reused = block == old;
         reused += is_reused;
-        CHECK_MSG(!is_reused || traps(block + TAKEN), "a write behind a block of %d", TAKEN);
+        CHECK_MSG(!is_reused || promise_traps(block + TAKEN), "a write behind a block of %d",
+                  TAKEN);
         bool has_grown = is_reused;
         for (size_t step = 0; step < sizeof STEPS / sizeof *STEPS; step++) {
             block = realloc(block, STEPS[step]);
             CHECK(block != NULL);
             memset(block, 2, STEPS[step]);
             has_grown = has_grown && block == old;
-            CHECK_MSG(traps(block + STEPS[step]), "a write behind a block of %zu", STEPS[step]);
+            CHECK_MSG(promise_traps(block + STEPS[step]), "a write behind a block of %zu",
+                      STEPS[step]);
         }
         grown += has_grown;
         free(block);

@@ -88,29 +88,6 @@ static void *allocate(void *unused)
     return unused;
 }
 
-/* A filter comes after blocks that then grow and go: what the kernel knows of these stays as it is, or
- * changes by calls that are allowed. */
-static _Noreturn void lock_in_late(void)
-{
-    enum { BLOCKS = 300, DOUBLINGS = 20 };
-    static char *blocks[BLOCKS];
-    for (int i = 0; i < BLOCKS; i++) {
-        blocks[i] = malloc((size_t)16 << i % DOUBLINGS);
-        CHECK(blocks[i] != NULL);
-        blocks[i][0] = 1;
-    }
-    lock_in();
-    for (int i = 0; i < BLOCKS; i++) {
-        blocks[i] = realloc(blocks[i], (size_t)48 << i % DOUBLINGS);
-        CHECK(blocks[i] != NULL && blocks[i][0] == 1);
-    }
-    for (int i = 0; i < BLOCKS; i++) {
-        free(blocks[i]);
-    }
-    allocate(NULL);
-    _exit(0);
-}
-
 static long now_ms(void)
 {
     struct timespec now;
@@ -138,11 +115,44 @@ static void allocate_small(void)
     }
 }
 
+/* Until it has been time, more than once, for what the allocator does now and then. */
+static void allocate_for_a_while(void)
+{
+    enum { FOR_MS = 400 };
+    for (long end = now_ms() + FOR_MS; now_ms() < end;) {
+        allocate_small();
+    }
+}
+
+/* A filter comes after blocks that then grow and go: what the kernel knows of these stays as it is, or
+ * changes by calls that are allowed. */
+static _Noreturn void lock_in_late(void)
+{
+    enum { BLOCKS = 300, DOUBLINGS = 20 };
+    static char *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc((size_t)16 << i % DOUBLINGS);
+        CHECK(blocks[i] != NULL);
+        blocks[i][0] = 1;
+    }
+    lock_in();
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = realloc(blocks[i], (size_t)48 << i % DOUBLINGS);
+        CHECK(blocks[i] != NULL && blocks[i][0] == 1);
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        free(blocks[i]);
+    }
+    allocate(NULL);
+    allocate_for_a_while();
+    _exit(0);
+}
+
 /* Only read, write and exit: as the C library's malloc, ours needs none of the kernel for small blocks whose
  * memory it has. Guards and the return of free memory, of which it has some, wait. */
 static _Noreturn void lock_in_strictly(void)
 {
-    enum { LARGE = 300000, FOR_MS = 400 };
+    enum { LARGE = 300000 };
     allocate_small();
     for (int i = 0; i < 8; i++) {
         void *block = malloc(LARGE);
@@ -153,9 +163,7 @@ static _Noreturn void lock_in_strictly(void)
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) {
         _exit(0);
     }
-    for (long end = now_ms() + FOR_MS; now_ms() < end;) {
-        allocate_small();
-    }
+    allocate_for_a_while();
     syscall(SYS_exit, 0); /* not that of the group */
     __builtin_unreachable();
 }

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-enum { BLOCKS = 300, SIZE = 1000, DATA_KIB = 7296, LOCKED_KIB = 9860, DEBUG_KIB = 2048 };
+enum { BLOCKS = 300, SIZE = 1000, DATA_KIB = 7296, LOCKED_KIB = 9900, DEBUG_KIB = 2048 };
 
 static void allocate(void)
 {

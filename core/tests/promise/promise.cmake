@@ -44,7 +44,8 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         cut_guard trimmed no_guards reused_holes regrowth children_differ held
         scattered beside emptied many_stacks small_data no_actions small_pages each_instruction
         start_together looked_at written crowded stuck_guards strict_frees
-        strict_works strict_news short_ring burst old_blocks fell_asleep freed_twice)
+        strict_works strict_news short_ring burst old_blocks fell_asleep freed_twice sealed fork_moving
+        protected_blocks purge_in_child metadata_guards)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -74,6 +75,7 @@ foreach(mode IN LISTS MALLOW_MODES)
   mallow_promise(foreign ${mode} "foreign:next")
   mallow_promise(foreign ${mode} "foreign:ignore")
   mallow_promise(locked_in ${mode} "dirty_decay_ms:100")
+  mallow_promise(locked_in ${mode} "memory_limit:80%") # whose cgroup is asked no more
   mallow_promise(idle ${mode} "dirty_decay_ms:500")
   mallow_promise(idle ${mode} "dirty_decay_ms:500,purge_thread:true")
   mallow_promise(burst ${mode} "dirty_decay_ms:1000")
@@ -82,18 +84,24 @@ endforeach()
 foreach(mode fast secure) # what debug knows of each block stays
   mallow_promise(emptied ${mode} "")
   mallow_promise(emptied ${mode} "dirty_decay_ms:1000,purge_thread:true")
+  mallow_promise(purge_in_child ${mode} "dirty_decay_ms:500,purge_thread:true")
 endforeach()
-foreach(program fresh mappings fork dying_threads sleeping_owner fork_purge holes many_threads regrowth
+foreach(program fresh mappings fork fork_moving dying_threads sleeping_owner fork_purge holes many_threads regrowth
         scattered)
   mallow_promise(${program} fast "")
 endforeach()
 mallow_promise(sleeping_owner fast "arenas:2")
 mallow_promise(old_blocks fast "dirty_decay_ms:100")
 mallow_promise(freed_twice fast "")
+mallow_promise(protected_blocks fast "")
 mallow_promise(fell_asleep fast "dirty_decay_ms:500,purge_thread:true")
 mallow_promise(written secure "guard_first:0,guard_sample:0")
 mallow_promise(written debug "quarantine:65536,guard_first:0,guard_sample:0")
 mallow_promise(crowded secure "")
+mallow_promise(sealed secure "")
+mallow_promise(sealed debug "")
+mallow_promise(metadata_guards secure "")
+mallow_promise(metadata_guards debug "")
 mallow_promise(cut_guard secure "")
 mallow_promise(strict_frees secure "security:4") # all large blocks have guards
 mallow_promise(strict_frees debug "")
@@ -102,7 +110,7 @@ mallow_promise(strict_works fast "")
 mallow_promise(strict_news fast "dirty_decay_ms:200,purge_thread:true")
 mallow_promise(strict_news secure "dirty_decay_ms:200,purge_thread:true")
 mallow_promise(strict_works secure "")
-mallow_promise(strict_works secure "memory_limit:80%") # which asks the cgroup now and then
+mallow_promise(strict_works secure "memory_limit:80%") # which asks the cgroup until then
 mallow_promise(children_differ secure "")
 mallow_promise(held secure "dirty_decay_ms:200,purge_thread:true")
 if("debug" IN_LIST MALLOW_MODES)

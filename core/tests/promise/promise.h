@@ -11,7 +11,10 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "../../src/insight/stats_page.h"
 #include "../test.h"
@@ -93,6 +96,23 @@ static inline size_t promise_stat(const char *name)
     uint64_t value = 0;
     CHECK_MSG(read != NULL && read(name, &value), "no figure %s", name);
     return (size_t)value;
+}
+
+/* Whether a child that writes what is there already is ended. */
+static inline bool promise_traps(volatile char *at)
+{
+    __asm__("" : "+r"(at)); /* it may lie behind what a compiler knows */
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        *at = *at;
+        _exit(0);
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    return WIFSIGNALED(status);
 }
 
 /* Prints the figure that users may quote, then checks it. */

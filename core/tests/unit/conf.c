@@ -45,6 +45,12 @@ TEST(conf_goes_to_the_nearest_value_that_there_is)
 TEST(conf_takes_abbreviations_where_jemalloc_does)
 {
     CHECK(load("metadata:auto,metadata_thp:al,dss:sec,percpu:phy,thp:n"));
+    CHECK_EQ(option(OPTION_thp), THP_NEVER);
+    CHECK(load("thp:,zero:true")); /* its first word */
+    CHECK_EQ(option(OPTION_thp), THP_DEFAULT);
+    CHECK_EQ(option(OPTION_zero), true);
+    CHECK(load("metadata_thp:,dss:"));
+    CHECK_EQ(conf_value(conf_at(CONF_metadata_thp)), 0);
     CHECK(!load("zero_realloc:ab"));
     CHECK(!load("zer:true"));
     CHECK(!load("zero:t"));

@@ -21,6 +21,7 @@ static const char *file_text; /* what is in it; NULL: there is none */
 static bool is_secure;        /* the program is privileged */
 static bool purges_ignored;   /* MADV_DONTNEED does nothing, with success */
 static unsigned purges;
+static bool mincore_refused; /* by a filter that answers EPERM */
 
 static unsigned long test_getauxval(unsigned long type)
 {
@@ -67,6 +68,9 @@ static long test_syscall(long number, long a, long b, long c, long d, long e, lo
         if (purges_ignored) {
             return 0;
         }
+    }
+    if (number == SYS_mincore && mincore_refused) {
+        return -EPERM;
     }
     return real_call(number, a, b, c, d, e, f);
 }

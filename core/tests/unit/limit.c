@@ -5,6 +5,7 @@
 #include "unit.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 enum { PAGES = 256 };
@@ -69,6 +70,25 @@ TEST(growth_ends_at_the_limit)
     arena_purge(arena, 0);
 }
 
+/* Another thread may find that there is one, or none any more, while this one grows. */
+TEST(growth_ends_well_where_the_limit_comes_or_goes_meanwhile)
+{
+    process_init();
+    set_limits(100 * (long)MiB, 0);
+    CHECK(limit_enter(1));
+    CHECK(lock_is_mine(&memory_limit.lock));
+    set_limits(0, 0);
+    limit_leave();
+    CHECK(!lock_is_mine(&memory_limit.lock));
+    CHECK(limit_enter(1));
+    set_limits(100 * (long)MiB, 0);
+    limit_leave();
+    CHECK(!lock_is_mine(&memory_limit.lock));
+    CHECK(limit_enter(1));
+    limit_leave();
+    set_limits(0, 0);
+}
+
 TEST(free_memory_fills_half_of_the_room)
 {
     process_init();
@@ -105,7 +125,7 @@ static void write_number(const char *file, const char *number)
 
 static struct memory_of_group least_of(const char *path, size_t length)
 {
-    struct memory_of_group group = {SIZE_MAX, SIZE_MAX, 0};
+    struct memory_of_group group = {SIZE_MAX, SIZE_MAX, 0, false, false};
     cgroups_around(mount, path, length, look_at_memory, &group);
     return group;
 }
@@ -118,14 +138,10 @@ static size_t least(const char *path)
 /* What the cgroups below `mount` say of a process in /a/b of version 2. */
 static struct memory_of_group group_now(void)
 {
-    static struct membership of;
-    char path[256];
-    snprintf(path, sizeof path, "%s/membership", mount);
-    membership_read(&of, path);
-    snprintf(path, sizeof path, "%s/machine", mount);
-    struct memory_of_group group = {SIZE_MAX, SIZE_MAX, cgroup_pressure_of(&of, mount, path)};
-    cgroup_memory_of(&of, mount, &group);
-    return group;
+    char own[256], machine[256];
+    snprintf(own, sizeof own, "%s/membership", mount);
+    snprintf(machine, sizeof machine, "%s/machine", mount);
+    return cgroup_memory(own, mount, machine);
 }
 
 static void make_folder(const char *name)
@@ -235,6 +251,58 @@ TEST(cgroups_are_followed)
     snprintf(command, sizeof command, "rm -r '%s'", mount);
     CHECK_EQ(system(command), 0);
     memcpy(mount + strlen(mount) - 6, "XXXXXX", 6);
+}
+
+static void look_once_more(void)
+{
+    struct memory_of_group group = group_now();
+    limit_apply(&group);
+}
+
+/* A file that cannot be opened says nothing, and one that is gone with all cgroups as little. */
+TEST(limits_stay_where_the_cgroup_cannot_be_read)
+{
+    char command[300];
+    struct rlimit files, none;
+    process_init();
+    option_set(OPTION_memory_limit, -50);
+    CHECK(mkdtemp(mount) != NULL);
+    look_once_more();
+    CHECK(!limit_is_set());
+    make_folder("/a");
+    write_number("/membership", "0::/a\n");
+    write_number("/a/memory.max", "209715200\n");
+    write_number("/a/memory.current", "209715199\n");
+    look_once_more();
+    CHECK_EQ(atomic_get(&memory_limit.hard_pages), pages_of(100 * MiB));
+    CHECK(atomic_get(&memory_limit.is_pressed));
+
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+    none = files;
+    none.rlim_cur = 0;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    look_once_more();
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+    CHECK_EQ(atomic_get(&memory_limit.hard_pages), pages_of(100 * MiB));
+    CHECK_EQ(atomic_get(&memory_limit.soft_pages), pages_of(100 * MiB) / 10 * 9);
+    CHECK(!atomic_get(&memory_limit.is_pressed)); /* that is not known */
+
+    write_number("/a/memory.max", "max\n");
+    look_once_more();
+    CHECK(!limit_is_set());
+    write_number("/a/memory.max", "209715200\n");
+    look_once_more();
+    snprintf(command, sizeof command, "rm -r '%s/a'", mount);
+    CHECK_EQ(system(command), 0);
+    look_once_more(); /* as after chroot, to where /proc is and cgroups are not */
+    CHECK_EQ(atomic_get(&memory_limit.hard_pages), pages_of(100 * MiB));
+    write_number("/cgroup.controllers", "cpu memory\n");
+    look_once_more(); /* the process is in the root now, which has no limit */
+    CHECK(!limit_is_set());
+    snprintf(command, sizeof command, "rm -r '%s'", mount);
+    CHECK_EQ(system(command), 0);
+    memcpy(mount + strlen(mount) - 6, "XXXXXX", 6);
+    set_limits(0, 0);
 }
 
 TEST(least_limit_of_all_cgroups_around)
@@ -353,12 +421,19 @@ TEST(arenas_follow_the_cpus)
     CHECK_EQ(limit_cpus(), os_cpu_count());
     arenas_follow_cpus();
     CHECK_EQ(thread_arenas(), before);
-    atomic_set(&memory_limit.cpus, 7); /* the quota has grown */
+    atomic_set(&memory_limit.cpus, before + 7); /* the quota has grown */
     arenas_follow_cpus();
-    CHECK_EQ(thread_arenas(), 7);
+    unsigned most = thread_arenas();
+    CHECK_EQ(most, size_min(before + 7, ARENAS_MAX));
     atomic_set(&memory_limit.cpus, 1);
     arenas_follow_cpus();
     CHECK_EQ(process.arenas_wanted, 1);
+    CHECK_EQ(thread_arenas(), most); /* a number that the program was told stays one */
+    CHECK(thread_direct_numbered(most - 1) != NULL);
+    uint64_t of_program = 0;
+    CHECK_EQ(arena_create(NULL, &of_program), 0);
+    CHECK_EQ(of_program, most);
+    CHECK_EQ(number_count(), most + 1);
     CHECK_EQ(mw_mallopt(-8, 3), 1); /* M_ARENA_MAX: the program has the last word */
     atomic_set(&memory_limit.cpus, 9);
     arenas_follow_cpus();
@@ -409,4 +484,37 @@ TEST(cpus_are_looked_at_now_and_then)
     os_note_confined();
     limit_look_at_cpus(6000);
     CHECK_EQ(limit_cpus(), 99);
+}
+
+/* From a filter on no file is opened: the limits are those of the last look, and nobody knows of pressure. */
+TEST(limits_stay_where_the_program_forbids_itself_calls)
+{
+    process_init();
+    option_set(OPTION_memory_soft_limit, -50);
+    limit_tick(5000);
+    CHECK_EQ(atomic_get(&memory_limit.looked_ms), 5000);
+    atomic_set(&memory_limit.soft_pages, pages_of(100 * MiB));
+    atomic_set(&memory_limit.is_pressed, true);
+    os_note_confined();
+    limit_tick(10000);
+    CHECK_EQ(atomic_get(&memory_limit.looked_ms), 5000);
+    CHECK_EQ(atomic_get(&memory_limit.soft_pages), pages_of(100 * MiB));
+    struct arena *arena = arena_init(0);
+    arena_free(arena, arena_alloc(arena, PAGES, os_page_size));
+    limit_tick(15000);
+    CHECK_EQ(holding_now().free, PAGES);
+}
+
+/* A filter that refuses one call, and does not end the program for it, says nothing of others. */
+TEST(limits_are_followed_where_the_kernel_does_not_tell_what_is_resident)
+{
+    process_init();
+    option_set(OPTION_memory_soft_limit, -50);
+    void *page = os_map(NULL, os_page_size);
+    CHECK(page != NULL && os_tells_resident());
+    mincore_refused = true;
+    CHECK_EQ(os_resident_pages(page, 1), 1);
+    CHECK(!os_tells_resident() && !os_is_confined());
+    limit_tick(5000);
+    CHECK_EQ(atomic_get(&memory_limit.looked_ms), 5000);
 }

@@ -73,6 +73,47 @@ TEST(a_program_may_ask_of_its_first_arena_before_it_allocates)
     CHECK(decay_ms >= 0);
 }
 
+static void *name_itself(void *name)
+{
+    struct heap *heap = thread_enter();
+    CHECK_EQ(heap->profile_name[0], 0);
+    CHECK_EQ(thread_name_set(heap, name), 0);
+    thread_leave(heap);
+    return heap;
+}
+
+TEST(a_thread_does_not_begin_with_the_name_of_another)
+{
+    static char name[] = "worker";
+    void *heaps[3];
+    for (size_t i = 0; i < array_count(heaps); i++) {
+        pthread_t thread;
+        CHECK_EQ(pthread_create(&thread, NULL, name_itself, name), 0);
+        CHECK_EQ(pthread_join(thread, &heaps[i]), 0);
+        CHECK(heaps[i] == heaps[0]); /* used again */
+    }
+}
+
+/* opt.* is what was set at the start. */
+TEST(a_prefix_that_the_program_sets_is_no_setting)
+{
+    const char *prefix = "/tmp/of-the-program", *found = NULL;
+    size_t size = sizeof found;
+    CHECK(parse_settings("prof_prefix:/tmp/of-a-setting", "test"));
+    mw_free(mw_malloc(1));
+    atomic_set(&profile.is_enabled, true);
+    CHECK_EQ(mw_mallctl("prof.prefix", NULL, NULL, &prefix, sizeof prefix), 0);
+    CHECK(!strcmp(prof_prefix(), prefix));
+    CHECK_EQ(mw_mallctl("opt.prof_prefix", &found, &size, NULL, 0), 0);
+    CHECK(!strcmp(found, "/tmp/of-a-setting"));
+    static char longer[PREFIX_MOST + 1];
+    memset(longer, 'x', PREFIX_MOST);
+    prefix = longer;
+    CHECK_EQ(mw_mallctl("prof.prefix", NULL, NULL, &prefix, sizeof prefix), EINVAL);
+    CHECK(!strcmp(prof_prefix(), "/tmp/of-the-program"));
+    atomic_set(&profile.is_enabled, false);
+}
+
 TEST(mallctl_reads_every_name)
 {
     mw_free(mw_malloc(1));

@@ -41,6 +41,18 @@ TEST(options_take_blanks_lines_and_comments)
     CHECK_EQ(option(OPTION_foreign), FOREIGN_IGNORE);
     CHECK(parse(""));
     CHECK(parse(",,,"));
+    CHECK(parse("arenas:3,# no,arenas:4\narenas:5,#arenas:6"));
+    CHECK_EQ(option(OPTION_arenas), 5);
+}
+
+TEST(options_take_names_of_files_with_any_sign)
+{
+    CHECK(parse("prof_prefix:/tmp/job#7,dirty_decay_ms:11"));
+    CHECK(!strcmp(prof_prefix(), "/tmp/job#7"));
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 11);
+    CHECK(parse("prof_prefix:#/a##b# # a comment\ndirty_decay_ms:12"));
+    CHECK(!strcmp(prof_prefix(), "#/a##b#"));
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 12);
 }
 
 TEST(options_refuse_and_keep_the_old_value)
@@ -56,6 +68,10 @@ TEST(options_refuse_and_keep_the_old_value)
         "dirty_decay_ms:18446744073709551716", /* 2^64 + 100 */
         "dirty_decay_ms:99999999999999999999999999999999999999",
         "dirty_decay_ms: ",
+        "dirty_decay_ms:k",
+        "dirty_decay_ms:-m",
+        "memory_limit:G",
+        "memory_limit:k%",
         "memory_limit:-1",
         "memory_limit:%",
         "memory_limit:0%",

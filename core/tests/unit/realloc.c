@@ -47,6 +47,35 @@ TEST(realloc_cuts_no_blocks_that_grow_again)
     CHECK(mw_heap_is_valid());
 }
 
+/* Malloc may give a larger block than was asked for: that is no reason to cut it, nor to believe that blocks grow again. */
+TEST(realloc_cuts_no_block_that_was_made_larger)
+{
+    if (MW_FENCES) {
+        return;
+    }
+    process_init();
+    size_t page = os_page_size;
+    char *blocks[] = {mw_malloc(22 * page), mw_malloc(88 * page), mw_malloc(256 * page)};
+    heap_own->stack_limit = SIZE_MAX; /* what is cached stays so */
+    for (unsigned i = 0; i < array_count(blocks); i++) {
+        mw_free(blocks[i]);
+    }
+    char *block = mw_malloc(16 * page);
+    CHECK_EQ(mw_malloc_usable_size(block), 22 * page);
+    size_t sizes[] = {16 * page - 1, 18 * page, 22 * page, 16 * page, 20 * page + 1};
+    for (unsigned i = 0; i < array_count(sizes); i++) {
+        CHECK(mw_realloc(block, sizes[i]) == block);
+        CHECK_EQ(mw_malloc_usable_size(block), 22 * page);
+    }
+    CHECK(mw_realloc(block, 14 * page) == block); /* malloc would not give it for so little */
+    CHECK_EQ(mw_malloc_usable_size(block), 14 * page);
+    block = mw_malloc(64 * page);
+    CHECK_EQ(mw_malloc_usable_size(block), 88 * page);
+    CHECK(mw_realloc(block, 96 * page) != NULL);
+    CHECK_EQ(heap_own->shrink_pages_to_keep, 0);
+    CHECK(mw_heap_is_valid());
+}
+
 /* Above SHRINK_EIGHTH_MAX a block that would be used to a half moves, and above SHRINK_KEEP_MAX it is cut. */
 TEST(realloc_keeps_large_blocks_for_more_than_half)
 {

@@ -52,10 +52,34 @@ TEST(stack_gives_back_the_block_freed_last)
     CHECK(mw_heap_is_valid());
 }
 
-TEST(stack_serves_the_next_smaller_class)
+TEST(stack_serves_three_smaller_classes_where_much_is_cached)
 {
-    struct extent *extent = free_block(malloc_pages(80));
-    CHECK(pagemap_find(malloc_pages(72)) == extent);
+    char *block = malloc_pages(88);
+    char *others = malloc_pages(256);
+    heap_own->stack_limit = SIZE_MAX; /* what they may hold of both is not what is tried */
+    free_block(block);
+    if (88 << os_page_shift <= (int)ROOMY_CACHED_MIN) {
+        CHECK_EQ(extent_pages(pagemap_find(malloc_pages(64))), 64);
+        block = malloc_pages(88);
+        free_block(block);
+    }
+    free_block(others);
+    CHECK(malloc_pages(64) == block);
+    CHECK_EQ(extent_pages(pagemap_find(block)), 88);
+    mw_free(block);
+    CHECK_EQ(extent_pages(pagemap_find(malloc_pages(60))), 60);
+}
+
+TEST(page_classes_are_roomy_where_blocks_are_large)
+{
+    process_init();
+    for (unsigned class = 0; class < PAGE_CLASSES; class ++) {
+        size_t pages = page_class_pages(class);
+        unsigned most = class < PAGE_CLASS_LISTED ? 0 : pages << os_page_shift < ROOMY_MIN ? 1 : 3;
+        unsigned end = class + most < PAGE_CLASSES ? class + most : PAGE_CLASSES - 1;
+        CHECK_EQ(page_class_roomy(class), end);
+        CHECK_LE(page_class_pages(end), pages + pages / 2);
+    }
 }
 
 TEST(stack_serves_an_alignment_that_the_block_on_top_has)

@@ -21,6 +21,10 @@ const char *malloc_conf = "dirty_decay_ms:4711,narenas:3";
 
 /* Found where the library is preloaded; the program is not linked with it. */
 #pragma weak mallctl
+#pragma weak mallocx
+#pragma weak dallocx
+#pragma weak xallocx
+#pragma weak sallocx
 
 static long field_kib(const char *path, const char *name)
 {
@@ -194,6 +198,76 @@ static void show_fill(void)
     char after_free = (char)freed[100];
     unsigned char *block = malloc(200);
     printf("%s %02x\n", fill_of(block, 200), (unsigned char)after_free);
+}
+
+/* Fresh blocks of an arena that are asked for as zeros: by name, and by a thread that is bound to it. */
+static void show_zeros_of_arena(void)
+{
+    enum { BYTES = 300000 };
+    char named[8];
+    unsigned arena = 0;
+    size_t size = sizeof arena;
+    mallctl("arenas.create", &arena, &size, NULL, 0);
+    snprintf(named, sizeof named, "%s",
+             fill_of(mallocx(BYTES, MALLOCX_ARENA(arena) | MALLOCX_ZERO), BYTES));
+    mallctl("thread.arena", NULL, NULL, &arena, sizeof arena);
+    printf("%s %s\n", named, fill_of(calloc(1, BYTES), BYTES));
+}
+
+static unsigned char *dirty(void *block, size_t size)
+{
+    return memset(block, 0x33, size);
+}
+
+static void note_tail(char *text, const unsigned char *block, size_t from, size_t to)
+{
+    snprintf(text, 8, "%s", to > from ? fill_of(block + from - 16, to - from + 16) : "none");
+}
+
+/* A large block that was cut, and left its bytes behind it; what can be used of it is dirty. */
+static unsigned char *cut_block(size_t size, size_t less)
+{
+    unsigned char *block = realloc(dirty(malloc(size), size), less);
+    return dirty(block, sallocx(block, 0));
+}
+
+/* What a block has new that realloc makes larger, and xallocx if it can, a slot that is larger within its class, and one
+ * out of a cache. */
+static void show_fill_of_grown(void)
+{
+    enum { ALL = 400000, LESS = 100000 };
+    char moved[8], stays[8], slot[8];
+    unsigned char *block = cut_block(ALL, LESS);
+    size_t kept = sallocx(block, 0);
+    note_tail(stays, block, kept, xallocx(block, ALL, 0, 0));
+    block = cut_block(ALL, LESS);
+    kept = sallocx(block, 0);
+    block = realloc(block, ALL);
+    note_tail(moved, block, kept, ALL);
+    block = realloc(dirty(malloc(600), 600), 620);
+    note_tail(slot, block, 600, 620);
+    unsigned cache = 0;
+    size_t size = sizeof cache;
+    mallctl("tcache.create", &cache, &size, NULL, 0);
+    dallocx(dirty(mallocx(2000, MALLOCX_TCACHE(cache)), 2000), MALLOCX_TCACHE(cache));
+    const char *cached = fill_of(mallocx(2000, MALLOCX_TCACHE(cache)), 2000);
+    printf("%s %s %s %s\n", moved, strcmp(stays, "none") ? stays : moved, slot, cached);
+}
+
+/* What is left of blocks that went into a cache, and past all caches. */
+static void show_fill_of_freed(void)
+{
+    unsigned char *blocks[4];
+    unsigned cache = 0;
+    size_t size = sizeof cache;
+    mallctl("tcache.create", &cache, &size, NULL, 0);
+    for (int i = 0; i < 4; i++) {
+        blocks[i] = dirty(malloc(3000), 3000);
+    }
+    const volatile unsigned char *cached = blocks[1], *uncached = blocks[2];
+    dallocx(blocks[1], MALLOCX_TCACHE(cache));
+    dallocx(blocks[2], MALLOCX_TCACHE_NONE);
+    printf("%02x %02x\n", cached[100], uncached[100]);
 }
 
 /* A number or a truth value of opt.*, whatever its length. */
@@ -411,6 +485,12 @@ static void show(const char *what)
         printf("%ld\n", address_space());
     } else if (!strcmp(what, "fill")) {
         show_fill();
+    } else if (!strcmp(what, "zeros_of_arena")) {
+        show_zeros_of_arena();
+    } else if (!strcmp(what, "fill_of_grown")) {
+        show_fill_of_grown();
+    } else if (!strcmp(what, "fill_of_freed")) {
+        show_fill_of_freed();
     } else if (!strcmp(what, "zero_realloc")) {
         printf("%s\n", realloc(malloc(10), 0) == NULL ? "null" : "block");
     } else if (!strcmp(what, "out_of_memory")) {

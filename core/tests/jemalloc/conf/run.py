@@ -47,6 +47,9 @@ def is_not(text):
     return f"not {text!r}", lambda value: value != text
 
 
+ANYTHING = ("anything", lambda value: True)
+
+
 # setting, what the client shows, without the setting, with it
 ROWS = [
     ("narenas:1", "narenas", at_least(2), is_text("1")),
@@ -69,6 +72,10 @@ ROWS = [
     ("junk:true", "fill", is_not("a5 5a"), is_text("a5 5a")),
     ("junk:alloc", "fill", is_not("a5 33"), ("'a5 ..'", lambda value: value.startswith("a5"))),
     ("junk:free", "fill", is_not("5a"), ("'.. 5a'", lambda value: value.endswith("5a"))),
+    ("junk:true", "zeros_of_arena", is_text("00 00"), is_text("00 00")),
+    ("zero:true", "fill_of_grown", ANYTHING, is_text("00 00 00 00")),
+    ("junk:true", "fill_of_grown", ANYTHING, is_text("a5 a5 a5 a5")),
+    ("junk:alloc,zero:true", "zeros_of_arena", is_text("00 00"), is_text("00 00")),
     ("tcache:false", "thread.tcache.enabled", is_text("1"), is_text("0")),
     ("tcache:false", "opt.tcache", is_text("1"), is_text("0")),
     ("prof_leak:true", "opt.prof", is_text("0"), is_text("1")),
@@ -139,6 +146,8 @@ def rows_of_cpus(cpus):
 # What lies in lists is what is free only in the fast build; in the others blocks wait before they are, and
 # large ones have guards.
 ROWS_OF_FAST = [
+    ("junk:true", "fill_of_freed", is_text("33 33"), is_text("5a 5a")),
+    ("junk:free", "fill_of_freed", is_text("33 33"), is_text("5a 5a")),
     ("tcache:false", "in_lists:3000", at_least(20), is_text("0")),
     ("tcache:false", "in_lists:16", at_least(8), is_text("0")),
     ("tcache_max:2048", "in_lists:3000", at_least(20), is_text("0")),

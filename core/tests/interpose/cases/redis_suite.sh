@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: MIT
+# Redis's own tests of its types and of its memory, with Mallow in the place of the jemalloc that it brings along: what
+# Redis calls slow is left out, and of active defragmentation all but the test that a busy machine does not upset
+# (docs/experiments.md). All of them: make test-redis, and the target soak.
+# kind: direct
+# needs: cmake make cc tclsh timeout
+# timeout: 900
+. "$CASES/lib.sh"
+
+folder=${MALLOW_REDIS:-$ROOT/build/redis}
+status=0
+programs=$("$CASES/redis/build" "$folder") || status=$?
+[ "$status" != 77 ] || skip "$programs"
+[ "$status" = 0 ] || fail "Redis was not built"
+
+# suite OPTIONS UNIT ...: in the foreground, so that what a limit leaves behind goes with this case.
+suite() {
+    options=$1
+    shift
+    REDIS_OPTIONS="$options" timeout --foreground 400 "$CASES/redis/run-suite" "$folder" "$@" >suite.log 2>&1 ||
+        fail "$*: status $?: $(tail -n 40 suite.log)"
+    grep -q 'All tests passed without errors' suite.log || fail "$*: $(tail -n 40 suite.log)"
+}
+
+suite '--tags -slow' unit/type/string unit/type/incr unit/type/list unit/type/set unit/type/zset unit/type/hash \
+    unit/type/stream unit/type/stream-cgroups
+suite '--no-latency --config slowlog-log-slower-than -1 --only /efficiency --only /edge.case' unit/memefficiency
