@@ -3,7 +3,6 @@
 //! serves its malloc. The process is neither stopped nor changed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,12 +16,14 @@ use mallow_trace::{
     COLLECTOR, Call, Ending, Event, Op, ProcessEnd, Record, Source, Thread, Writer,
 };
 
+use super::blocks::Blocks;
 use super::calls::Calls;
 use super::images::{Images, Introduction};
 use super::memory::Samples;
 use super::stacks::{ScriptFrames, Stacks};
-use super::{Error, Recorded, Result, StackKind, cannot_write, create, cut_off, header};
+use super::{Error, Place, Recorded, Result, StackKind, cannot_write, cut_off, header};
 use super::{site, unwind};
+use mallow_os::open_plain;
 use mallow_process::binding::{self, Failure, Inspector, Report};
 use mallow_process::descendants;
 use mallow_process::elf::ElfInfo;
@@ -48,8 +49,9 @@ const FUNCTIONS: [(&str, Op); 13] = [
     ("_ZdaPvm", Op::DeleteArraySized),
 ];
 
-/// One allocation in so many has a stack. Each costs the process some microseconds more.
-pub const STACK_PERIOD: u64 = 64;
+/// One allocation in so many has a stack. Each costs the process some microseconds more. A prime: a loop of a few
+/// allocations would meet its same one with each stack.
+pub const STACK_PERIOD: u64 = 61;
 
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -70,7 +72,7 @@ pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Recorded> {
     let library = serving_library(pid)?;
     let (points, what) = points(pid, &library)?;
     let probes = open(pid, &points, period)?;
-    let file = create(trace)?;
+    let place = Place::open(trace)?;
     let name = ElfInfo::read(&place_of(pid, &library)).ok().flatten();
     let name = name.map_or("unknown".to_owned(), |info| identify(&library, &info));
     let end = match duration {
@@ -89,9 +91,9 @@ pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Recorded> {
     header.source = Source::Uprobes;
     header.allocator = name;
     header.command = command_line(pid);
-    let writer = Writer::new(BufWriter::new(file), &header).map_err(cannot_write)?;
     let stop = stop_flag()?;
     probes.enable().map_err(refusal)?;
+    let writer = place.begin(&header)?;
     let mut session = Session::new(pid, writer, probes, what, has_stacks);
     note(&begun);
     let outcome = session.run(duration, &stop).and_then(|()| session.finish());
@@ -172,12 +174,14 @@ struct Meaning {
 }
 
 fn points(pid: u32, library: &Path) -> Result<(Vec<Point>, Vec<Meaning>)> {
-    let path = place_of(pid, library);
-    let unreadable = |reason: String| {
-        Error::Unsupported(format!("The allocator {} cannot be read: {reason}.", library.display()))
+    let unreadable = |error: std::io::Error| {
+        Error::Unsupported(format!("The allocator {} cannot be read: {error}.", library.display()))
     };
+    // Whatever comes to have its name, the probes go where the functions were found.
+    let file = open_plain(&place_of(pid, library)).map_err(unreadable)?;
     let names = FUNCTIONS.map(|(name, _)| name);
-    let sites = site::find(&path, &names).map_err(|error| unreadable(error.to_string()))?;
+    let sites = site::find(&file, &names).map_err(unreadable)?;
+    let file = Arc::new(file);
     if !sites.iter().any(|(name, _)| *name == "malloc") {
         return Err(Error::Unsupported(format!(
             "{} has no symbol for its malloc, so there is no place for a probe. Use a build that is \
@@ -185,15 +189,18 @@ fn points(pid: u32, library: &Path) -> Result<(Vec<Point>, Vec<Meaning>)> {
             library.display()
         )));
     }
-    let c_path = CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| unreadable("its name holds a zero".into()))?;
     let (mut points, mut meanings) = (Vec::new(), Vec::new());
     for (name, site) in sites {
         let Some(&(_, op)) = FUNCTIONS.iter().find(|(known, _)| *known == name) else { continue };
         let returns: &[bool] = if op.is_free() { &[false] } else { &[false, true] };
         for &at_return in returns {
             let has_stack = !at_return && !op.is_free();
-            points.push(Point { path: c_path.clone(), offset: site.offset, at_return, has_stack });
+            points.push(Point {
+                file: Arc::clone(&file),
+                offset: site.offset,
+                at_return,
+                has_stack,
+            });
             meanings.push(Meaning { op, at_return });
         }
     }
@@ -267,6 +274,7 @@ struct Target {
     memory: Option<File>,
     /// Allocator, executable and command.
     text: Vec<u8>,
+    blocks: Blocks,
 }
 
 struct Session {
@@ -332,7 +340,8 @@ impl Session {
         self.images.read_maps(image);
         let threads = threads(pid).into_iter().collect();
         let memory = File::open(format!("/proc/{pid}/mem")).ok();
-        self.targets.insert(pid, Target { image, threads, memory, text });
+        let blocks = Blocks::default();
+        self.targets.insert(pid, Target { image, threads, memory, text, blocks });
         image
     }
 
@@ -391,6 +400,7 @@ impl Session {
         match hit {
             Hit::Lost(count) => {
                 self.lost += count;
+                self.targets.values_mut().for_each(|target| target.blocks.forget());
                 // Which thread's they were is not known.
                 let (time, event) = (self.writer.totals().end, Event::Dropped(count));
                 self.writer.write(&Record { time, thread: COLLECTOR, event })
@@ -399,7 +409,11 @@ impl Session {
             Hit::ThreadEnd { pid, tid, .. } => self.end_thread(pid, tid, time),
             Hit::Exec { pid, .. } => self.exec(pid, time),
             Hit::Stack { point, pid, tid, arguments, copy, .. } => {
-                let size = size_of_call(self.meanings[point].op, arguments);
+                let op = self.meanings[point].op;
+                if !self.lane(pid, tid, time)?.calls.is_of_program(op, arguments, time) {
+                    return Ok(());
+                }
+                let size = size_of_call(op, arguments);
                 let image = self.image(pid);
                 let copy = unwind::Copy {
                     ip: copy.ip,
@@ -426,7 +440,7 @@ impl Session {
                 if !call.op.is_free() {
                     call.stack = std::mem::take(&mut lane.stack);
                 }
-                let call = self.with_block(pid, call);
+                let call = self.with_block(pid, call, time);
                 self.writer.write(&Record { time, thread, event: Event::Call(call) })
             }
         }
@@ -507,19 +521,24 @@ impl Session {
         Ok(self.lanes.entry(tid).or_default())
     }
 
-    /// posix_memalign stores the block's address in the caller's memory.
-    fn with_block(&self, pid: u32, mut call: Call) -> Call {
+    /// posix_memalign stores the block's address in the caller's memory, of which the caller may have made another use
+    /// by now: what cannot be a new block is none that is known.
+    fn with_block(&mut self, pid: u32, mut call: Call, time: u64) -> Call {
         use std::os::unix::fs::FileExt;
-        if call.op == Op::PosixMemalign && !call.failed {
-            let mut word = [0; 8];
-            let place = call.old;
-            let memory = self.targets.get(&pid).and_then(|target| target.memory.as_ref());
-            let read = memory.map(|memory| memory.read_exact_at(&mut word, place));
-            call.address = if matches!(read, Some(Ok(()))) { u64::from_le_bytes(word) } else { 0 };
-        }
+        let place = call.old;
         if !call.op.is_realloc() {
             call.old = 0;
         }
+        let Some(target) = self.targets.get_mut(&pid) else { return call };
+        if call.op == Op::PosixMemalign && !call.failed {
+            let mut word = [0; 8];
+            let read = target.memory.as_ref().map(|memory| memory.read_exact_at(&mut word, place));
+            let (address, alignment) = (u64::from_le_bytes(word), call.alignment);
+            let is_block = matches!(read, Some(Ok(())))
+                && target.blocks.may_begin_at(pid, address, alignment, time + self.start_ns);
+            call.address = if is_block { address } else { 0 };
+        }
+        target.blocks.note(&call);
         call
     }
 
@@ -587,7 +606,7 @@ mod tests {
         for size in [1, 100, 1 << 20] {
             let distance = distance(size) as f64;
             let calls = 1.0 / -(-(size as f64) / distance).exp_m1();
-            assert!((calls - 64.0).abs() < 1.5, "{size}: {calls}");
+            assert!((calls - STACK_PERIOD as f64).abs() < 1.5, "{size}: {calls}");
         }
     }
 }

@@ -15,13 +15,26 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The call, if it is one that is recorded before it happens.
-    pub fn enter(&mut self, op: Op, arguments: [u64; 3], time: u64) -> Option<Call> {
+    /// Whether a call is one of the program's that has just been entered, or is about to be.
+    pub fn is_of_program(&mut self, op: Op, arguments: [u64; 3], time: u64) -> bool {
+        self.forget_left(time);
+        let first = self.under_way.first();
+        first.is_none_or(|&(entered, of_it, _)| {
+            self.under_way.len() == 1 && (entered, of_it) == (op, arguments)
+        })
+    }
+
+    fn forget_left(&mut self, time: u64) {
         let is_left =
             |&(_, _, begin): &(Op, [u64; 3], u64)| time.saturating_sub(begin) > LEFT_AFTER_NS;
         if self.under_way.first().is_some_and(is_left) {
             self.under_way.clear();
         }
+    }
+
+    /// The call, if it is one that is recorded before it happens.
+    pub fn enter(&mut self, op: Op, arguments: [u64; 3], time: u64) -> Option<Call> {
+        self.forget_left(time);
         if !op.is_free() {
             self.under_way.push((op, arguments, time));
             return None;
@@ -87,6 +100,27 @@ mod tests {
         assert_eq!((call.old, call.address, call.size, call.took), (64, 128, 100, 4));
         let call = calls.enter(Op::Free, [128, 0, 0], 10).unwrap();
         assert_eq!((call.op, call.address, call.size), (Op::Free, 128, 0));
+    }
+
+    /// Its stack may be told of before the call itself, or after.
+    #[test]
+    fn a_call_within_another_is_not_the_programs() {
+        let mut calls = Calls::default();
+        let (outer, inner) = ((Op::Realloc, [0, 100, 0]), (Op::Malloc, [100, 0, 0]));
+        assert!(calls.is_of_program(outer.0, outer.1, 1));
+        calls.enter(outer.0, outer.1, 1);
+        assert!(calls.is_of_program(outer.0, outer.1, 1));
+        assert!(!calls.is_of_program(inner.0, inner.1, 2));
+        calls.enter(inner.0, inner.1, 2);
+        assert!(!calls.is_of_program(inner.0, inner.1, 2));
+        calls.leave(inner.0, 64, 3);
+        calls.leave(outer.0, 64, 3);
+        assert!(calls.is_of_program(inner.0, inner.1, 4));
+        calls.enter(outer.0, outer.1, 5);
+        assert!(
+            calls.is_of_program(inner.0, inner.1, 6 + LEFT_AFTER_NS),
+            "the one before was left"
+        );
     }
 
     #[test]

@@ -165,8 +165,8 @@ impl<W: Write> Collector<W> {
         }
         if self.last_liveness.elapsed() >= LIVENESS_EVERY {
             self.last_liveness = Instant::now();
-            self.look_after_threads()?;
-            self.look_after_processes()?;
+            self.look_after_threads(&|_| true)?;
+            self.look_after_processes(&|_| true)?;
             self.outsiders.look(self.root_pid);
         }
         self.sample_memory()?;
@@ -405,6 +405,7 @@ impl<W: Write> Collector<W> {
             None => self.images.define(&introduction_from_proc(image, pid)).0,
         };
         let time = self.timeline.time(stamp);
+        self.images.note_alive(image, time);
         self.thread_count += 1;
         let thread = self.thread_count;
         let process = self.images.get_mut(image).number;
@@ -435,6 +436,9 @@ impl<W: Write> Collector<W> {
     fn end_lane(&mut self, slot: usize) -> Result<()> {
         self.read_slot(slot)?;
         if let Some(lane) = self.lanes[slot].take() {
+            self.images.note_ring(lane.image, slot, self.channel.resident(slot));
+            // Of records of one time those of the collector come first.
+            self.images.note_alive(lane.image, lane.last_time + 1);
             let (time, thread) = (lane.last_time, lane.thread);
             self.writer.write(&Record { time, thread, event: Event::ThreadEnd })?;
         }
@@ -442,9 +446,13 @@ impl<W: Write> Collector<W> {
         Ok(())
     }
 
-    fn look_after_threads(&mut self) -> Result<()> {
+    /// Those of some images.
+    fn look_after_threads(&mut self, is_meant: &dyn Fn(usize) -> bool) -> Result<()> {
         for slot in 0..self.lanes.len() {
             let Some(lane) = &mut self.lanes[slot] else { continue };
+            if !is_meant(lane.image) {
+                continue;
+            }
             match thread_name(lane.pid, lane.tid) {
                 Some(name) if name != lane.name => {
                     lane.name.clone_from(&name);
@@ -459,14 +467,14 @@ impl<W: Write> Collector<W> {
         Ok(())
     }
 
-    fn look_after_processes(&mut self) -> Result<()> {
-        let time = self.timeline.now();
+    /// The end of one is noticed later than it came, and perhaps than the begin of what waited for it.
+    fn look_after_processes(&mut self, is_meant: &dyn Fn(usize) -> bool) -> Result<()> {
         let busy: Vec<usize> = self.lanes.iter().flatten().map(|lane| lane.image).collect();
         for (pid, number) in self.images.alive().collect::<Vec<_>>() {
             let index = number as usize - 1;
-            let is_root = pid == self.root_pid;
-            if !is_root && !busy.contains(&index) && thread_name(pid, pid).is_none() {
-                self.end_image(index, Ending::Unknown, time)?;
+            let may_end = pid != self.root_pid && is_meant(index) && !busy.contains(&index);
+            if may_end && thread_name(pid, pid).is_none() {
+                self.end_image(index, Ending::Unknown, self.images.last_alive(index))?;
             }
         }
         Ok(())
@@ -479,23 +487,50 @@ impl<W: Write> Collector<W> {
         self.writer.write(&Record { time, thread: COLLECTOR, event })
     }
 
-    fn sample_memory(&mut self) -> Result<()> {
-        let (lanes, channel) = (&self.lanes, &self.channel);
-        let rings = |number: u32| -> u64 {
-            let of_process = |lane: &Lane| lane.image as u32 + 1 == number;
-            lanes
-                .iter()
-                .enumerate()
-                .filter(|(_, lane)| lane.as_ref().is_some_and(of_process))
-                .map(|(slot, _)| channel.resident(slot))
-                .sum()
-        };
-        let samples = self.samples.take(self.images.alive(), rings);
-        self.write_memory(samples)
+    fn note_rings(&mut self) {
+        for (slot, lane) in self.lanes.iter().enumerate() {
+            if let Some(lane) = lane {
+                self.images.note_ring(lane.image, slot, self.channel.resident(slot));
+            }
+        }
     }
 
-    fn write_memory(&mut self, samples: Vec<Found>) -> Result<()> {
+    fn sample_memory(&mut self) -> Result<()> {
+        if !self.samples.are_due() {
+            return Ok(());
+        }
         let time = self.timeline.now();
+        self.note_rings();
+        let rings = |number: u32| self.images.rings(number as usize - 1);
+        let samples = self.samples.take(self.images.alive(), rings);
+        for number in self.samples.seen() {
+            self.images.note_alive(number as usize - 1, time);
+        }
+        let gone: Vec<usize> = self.samples.gone().map(|number| number as usize - 1).collect();
+        if !gone.is_empty() {
+            self.end_gone(&gone)?;
+        }
+        self.write_memory(time, samples)
+    }
+
+    /// The ends of processes whose memory is gone: before that of those which follow them is written.
+    fn end_gone(&mut self, gone: &[usize]) -> Result<()> {
+        for slot in self.fresh_slots() {
+            self.read_slot(slot)?;
+        }
+        for slot in 0..self.lanes.len() {
+            if self.image_of(slot).is_some_and(|image| gone.contains(&image)) {
+                self.read_slot(slot)?;
+                // Of one that has ended nothing more comes.
+                self.read_slot(slot)?;
+            }
+        }
+        let is_gone = |image: usize| gone.contains(&image);
+        self.look_after_threads(&is_gone)?;
+        self.look_after_processes(&is_gone)
+    }
+
+    fn write_memory(&mut self, time: u64, samples: Vec<Found>) -> Result<()> {
         if !samples.is_empty() {
             self.last_sample = time;
         }
@@ -512,14 +547,12 @@ impl<W: Write> Collector<W> {
     /// process had that it waited for. So it is known of a command that is one process, and may be more than
     /// any look at it has met.
     pub fn note_peak(&mut self, peak_rss: u64) -> Result<()> {
+        self.note_rings();
         let mut alive = self.images.alive();
         let (Some((_, process)), None, 1) = (alive.next(), alive.next(), self.images.len()) else {
             return Ok(());
         };
-        let is_open = |slot: &usize| self.lanes[*slot].is_some();
-        let open = (0..self.lanes.len()).filter(is_open);
-        let rings = open.map(|slot| self.channel.resident(slot)).sum();
-        let peak_rss = peak_rss.saturating_sub(rings);
+        let peak_rss = peak_rss.saturating_sub(self.images.rings(process as usize - 1));
         let Some(memory) = self.samples.with_peak(process, peak_rss) else { return Ok(()) };
         let (time, event) = (self.last_sample, Event::Memory(Box::new(memory)));
         self.writer.write(&Record { time, thread: COLLECTOR, event })
@@ -539,15 +572,22 @@ impl<W: Write> Collector<W> {
                 self.end_lane(slot)?;
             }
         }
-        let time = self.timeline.now();
-        for (pid, number) in self.images.alive().collect::<Vec<_>>() {
-            let ending = match ending {
-                Some(_) if pid == self.root_pid => ending,
-                _ => thread_name(pid, pid).is_none().then_some(Ending::Unknown),
-            };
-            if let Some(ending) = ending {
-                self.end_image(number as usize - 1, ending, time)?;
+        let mut ends = Vec::new();
+        for (pid, number) in self.images.alive() {
+            let index = number as usize - 1;
+            match ending {
+                Some(ending) if pid == self.root_pid => {
+                    ends.push((self.timeline.now(), index, ending));
+                }
+                _ if thread_name(pid, pid).is_none() => {
+                    ends.push((self.images.last_alive(index), index, Ending::Unknown));
+                }
+                _ => {}
             }
+        }
+        ends.sort_by_key(|&(time, index, _)| (time, index));
+        for (time, index, ending) in ends {
+            self.end_image(index, ending, time)?;
         }
         self.images.finish();
         self.write_definitions()?;

@@ -28,7 +28,7 @@ pub enum Error {
     #[error("{why}. The trace is cut off: {kept}.")]
     CutOff { why: Box<Error>, kept: String, code: u8 },
 
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", mallow_os::reason(source))]
     Io { what: String, source: std::io::Error },
 
     /// The trace's own rules were broken: a mistake of this crate.

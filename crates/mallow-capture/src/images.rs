@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use mallow_trace::{Event, Frame, Module, ModuleKind, Process, Start, Symbol};
 use rustc_hash::FxHashMap;
 
-use super::modules::Files;
+use super::modules::{Files, symbol_size};
 use super::perf_map;
 use super::script::Script;
 use super::trampoline;
 use super::unwind::Tables;
 use mallow_process::maps::{self, Mapping};
+use mallow_process::stat::folder;
 
 /// The map of a living process is not read more often than this.
 const MAPS_EVERY: Duration = Duration::from_millis(20);
@@ -34,6 +35,10 @@ pub struct Image {
     /// Numbers of stacks by their return addresses.
     pub known_stacks: FxHashMap<Box<[u64]>, u32>,
     pub script: Script,
+    /// Of the recorder's slots, how much of their memory is mapped here: it stays when their threads have ended.
+    rings: BTreeMap<usize, u64>,
+    /// When it was last known to be alive.
+    last_alive: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -112,7 +117,8 @@ impl Images {
         let index = self.list.len();
         let number = index as u32 + 1;
         let (code, tables) = match parent {
-            Some(parent) if start == Start::Fork => {
+            // Of one that has ended the tables are gone, and the child says itself what code it has.
+            Some(parent) if start == Start::Fork && self.list[parent].is_alive => {
                 (self.list[parent].code.clone(), self.list[parent].tables.clone())
             }
             _ => Default::default(),
@@ -128,6 +134,8 @@ impl Images {
             tables,
             known_stacks: FxHashMap::default(),
             script: Script::default(),
+            rings: BTreeMap::new(),
+            last_alive: 0,
         });
         self.by_id.insert(introduction.id, index);
         self.by_pid.insert(introduction.pid, index);
@@ -138,6 +146,27 @@ impl Images {
         process.start = start;
         self.definitions.push(Event::Process(Box::new(process)));
         (index, was.filter(|_| start != Start::Fork))
+    }
+
+    pub fn note_alive(&mut self, index: usize, time: u64) {
+        let last = &mut self.list[index].last_alive;
+        *last = time.max(*last);
+    }
+
+    /// When it was last known to be alive, which is before anything that waited for its end.
+    pub fn last_alive(&self, index: usize) -> u64 {
+        self.list[index].last_alive
+    }
+
+    /// One of its threads has used so much of its slot.
+    pub fn note_ring(&mut self, index: usize, slot: usize, resident: u64) {
+        let most = self.list[index].rings.entry(slot).or_default();
+        *most = resident.max(*most);
+    }
+
+    /// How much of a process's memory is the recorder's.
+    pub fn rings(&self, index: usize) -> u64 {
+        self.list[index].rings.values().sum()
     }
 
     fn parent(&self, pid: u32) -> Option<usize> {
@@ -151,6 +180,7 @@ impl Images {
         image.known_stacks = FxHashMap::default();
         image.script = Script::default();
         image.tables = Tables::default();
+        image.rings = BTreeMap::new();
         if self.by_pid.get(&image.pid) == Some(&index) {
             self.by_pid.remove(&image.pid);
             self.ended.retain(|_, (_, when)| when.elapsed() < SEEN_LATE);
@@ -200,15 +230,16 @@ impl Images {
         if known.is_some_and(|code| code.end == mapping.end) {
             return;
         }
+        let pid = self.list[index].pid;
         let kind = kind_of(mapping);
         let (module, bias) = match kind {
             ModuleKind::Jit => (self.jit_module(index), 0),
             kind => {
                 let bias = match kind {
                     ModuleKind::Vdso => mapping.start,
-                    _ => self.files.bias(mapping),
+                    _ => self.files.bias(pid, mapping),
                 };
-                (self.module(mapping, kind), bias)
+                (self.module(pid, mapping, kind), bias)
             }
         };
         let image = &mut self.list[index];
@@ -224,7 +255,7 @@ impl Images {
         }
         match kind {
             ModuleKind::File if self.unwinds => {
-                if let Some(sections) = self.files.sections(mapping) {
+                if let Some(sections) = self.files.sections(pid, mapping) {
                     image.tables.add(mapping.start, mapping.end, bias, sections);
                 }
             }
@@ -244,11 +275,12 @@ impl Images {
         }));
     }
 
-    fn module(&mut self, mapping: &Mapping, kind: ModuleKind) -> u32 {
+    fn module(&mut self, pid: u32, mapping: &Mapping, kind: ModuleKind) -> u32 {
         let path = mapping.path.to_string_lossy().into_owned();
         let build_id = match kind {
             ModuleKind::File => {
-                self.files.facts(mapping).map(|facts| facts.build_id.clone()).unwrap_or_default()
+                let facts = self.files.facts(pid, mapping);
+                facts.map(|facts| facts.build_id.clone()).unwrap_or_default()
             }
             _ => Vec::new(),
         };
@@ -345,8 +377,11 @@ impl Images {
     fn function(&mut self, index: usize, begin: u64) -> Option<(u64, u64)> {
         let frame = self.frame(index, begin + 1)?;
         let named = self.modules.iter().find(|(_, id)| **id == frame.module);
-        let (path, _) = named?.0;
-        let size = super::modules::symbol_size(path.as_ref(), frame.address - 1)?;
+        let (path, build_id) = named?.0;
+        let root = folder(self.list[index].pid).join("root");
+        let places = [root.join(path.strip_prefix('/').unwrap_or(path)), path.into()];
+        let address = frame.address - 1;
+        let size = places.iter().find_map(|place| symbol_size(place, build_id, address))?;
         Some((begin, begin + size))
     }
 
@@ -458,6 +493,28 @@ mod tests {
             })
             .collect();
         assert_eq!(parents, [(0, Start::First), (1, Start::Exec), (0, Start::First)]);
+    }
+
+    #[test]
+    fn a_child_has_the_code_of_a_parent_that_lives() {
+        let mut images = Images::default();
+        images.define(&introduction(10, 0, u32::MAX, 1));
+        images.add_line(0, b"1000-2000 r-xp 00000000 00:00 0 ");
+        images.define(&introduction(11, 10, u32::MAX - 1, u32::MAX));
+        images.end(0);
+        images.define(&introduction(12, 10, u32::MAX - 2, u32::MAX));
+        assert!(images.frame(1, 0x1500).is_some() && images.frame(2, 0x1500).is_none());
+    }
+
+    #[test]
+    fn a_slot_counts_with_the_most_that_it_had() {
+        let mut images = Images::default();
+        images.define(&introduction(10, 0, 100, 1));
+        images.define(&introduction(11, 10, 101, 100));
+        for (slot, resident) in [(0, 8192), (3, 4096), (0, 4096), (3, 16384)] {
+            images.note_ring(0, slot, resident);
+        }
+        assert_eq!((images.rings(0), images.rings(1)), (24576, 0));
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -5,24 +5,22 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use mallow_launch::preload::Changes;
 use mallow_launch::{Allocator, Prepared, Target, embedded, preflight};
 use mallow_measure::run::Outcome;
+use mallow_os::signals::ForCommand;
 use mallow_os::threads::why_not_started;
 use mallow_os::{Ending as Ended, pidfd_open, wait4};
 use mallow_recorder::{CHANNEL_VARIABLE, Channel, Clock, Settings, StackMode, Timeline};
-use mallow_trace::{Ending, Header, Source, Writer};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use mallow_trace::{Ending, Header, Source};
+use nix::sys::signal::Signal;
 
 use super::collector::{Collector, Finished};
 use super::memory;
-use super::{Error, Recorded, Result, StackKind, cannot_write, cut_off, header};
+use super::{Error, Place, Recorded, Result, StackKind, cannot_write, cut_off, header};
 use mallow_os::wait_readable;
 use mallow_process::allocators::{self, Family};
 
@@ -35,9 +33,23 @@ const COPY_BYTES: u32 = 32 << 10;
 const SHARED_MEMORY: &str = "The shared memory of the recording cannot be made (it has 1.3 GB, hardly any of it used; \
      ulimit -f must allow that)";
 
+/// An old kernel, or the seccomp filter of a container.
+const NO_PIDFD: &str = "The command could not be waited for, so it is not started: that takes pidfd_open, of Linux 5.3, \
+     and a seccomp filter that allows it";
+
 /// The rings are looked at more often in the first moments, so that the memory of short commands is seen.
 const FIRST: Duration = Duration::from_millis(20);
 const FIRST_IDLE: Duration = Duration::from_millis(1);
+
+/// Of the signals to this process, those that are meant for the command.
+const PASSED_ON: [Signal; 6] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGTERM,
+];
 
 type Output = BufWriter<File>;
 
@@ -109,14 +121,12 @@ fn code(ended: Option<Ended>) -> u8 {
 pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Captured> {
     let (prepared, server) = prepared(request.command, request.allocator, request.through, note)?;
     let target = &prepared.target;
+    pidfd_open(std::process::id()).map_err(Error::io(NO_PIDFD))?;
     let clock = Clock::choose();
     let channel = Channel::new(&settings(request, clock)).map_err(Error::io(SHARED_MEMORY))?;
-    // An older trace of that name stays where nothing can be recorded.
-    let file = super::create(request.trace)?;
+    let place = Place::open(request.trace)?;
     let header = description(request, server, target, clock);
     let timeline = Timeline::start(clock);
-    let output = BufWriter::with_capacity(1 << 20, file);
-    let writer = Writer::new(output, &header).map_err(cannot_write)?;
 
     let mut command = prepared.command();
     command.envs(request.variables.iter().map(|(name, value)| (name, value)));
@@ -129,22 +139,30 @@ pub fn record(request: &Request, note: &dyn Fn(&str)) -> Result<Captured> {
         Stdout::ToStderr => drop(command.stdout(std::io::stderr())),
         Stdout::Nowhere => drop(command.stdout(Stdio::null()).stderr(Stdio::null())),
     }
-    let signals = Signals::catch()?;
-    let child = command.spawn().map_err(|error| Error::NotStarted {
+    let signals = ForCommand::catch(&PASSED_ON).map_err(Error::io("Signals cannot be caught"))?;
+    let mut child = command.spawn().map_err(|error| Error::NotStarted {
         command: target.command.clone(),
         reason: why_not_started(&error),
     })?;
     // Until the command took its place, the child was this program, and the kernel remembers how large.
     let own_peak = memory::own_peak();
+    let writer = place.begin(&header).inspect_err(|_| end(&mut child, note))?;
     let unwound = (request.stacks == StackKind::Full).then_some(request.stack_distance);
     let mut collector = Collector::new(channel, timeline, writer, child.id(), unwound);
-    let mut collected = collect(&mut collector, child.id(), request.duration, &signals, note)?;
+    let collected = collect(&mut collector, child.id(), request.duration, &signals, note);
+    let mut collected = collected.inspect_err(|_| end(&mut child, note))?;
     if let Some(peak_rss) = collected.peak_rss.filter(|&peak| peak > own_peak)
         && collected.failure.is_none()
     {
         collected.failure = collector.note_peak(peak_rss).err().map(cannot_write);
     }
     finish(request, target, collector, child.id(), collected)
+}
+
+/// A command that cannot be recorded after all does not go on with nobody who waits for it.
+fn end(child: &mut Child, note: &dyn Fn(&str)) {
+    let _ = child.kill().and_then(|()| child.wait());
+    note("The command was started, and has been ended.");
 }
 
 /// Whether the command can be recorded, as far as that is known before it runs.
@@ -268,7 +286,7 @@ fn collect(
     collector: &mut Collector<Output>,
     pid: u32,
     duration: Option<Duration>,
-    signals: &Signals,
+    signals: &ForCommand,
     note: &dyn Fn(&str),
 ) -> Result<Collected> {
     let pidfd = pidfd_open(pid).map_err(Error::io("The command cannot be waited for"))?;
@@ -354,34 +372,4 @@ fn finish(
         }));
     }
     Ok(Captured { recorded, pid, ended: collected.ended })
-}
-
-/// Signals to this process are meant for the command. Those of its terminal's keys reach it by themselves.
-struct Signals {
-    last: Arc<AtomicUsize>,
-}
-
-impl Signals {
-    fn catch() -> Result<Signals> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-        let last = Arc::new(AtomicUsize::new(0));
-        let failed = "Signals cannot be caught";
-        // What is ignored here the command ignores too, as under nohup: a handler would not be inherited.
-        let wanted = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGINT, SIGQUIT];
-        for signal in wanted.into_iter().filter(|signal| !mallow_os::is_ignored(*signal)) {
-            signal_hook::flag::register_usize(signal, Arc::clone(&last), signal as usize)
-                .map_err(Error::io(failed))?;
-        }
-        Ok(Signals { last })
-    }
-
-    fn pass_on(&self, pid: u32) {
-        let signal = self.last.swap(0, Ordering::Relaxed);
-        if let Ok(signal) = Signal::try_from(signal as i32)
-            && !(matches!(signal, Signal::SIGINT | Signal::SIGQUIT)
-                && mallow_os::is_in_foreground())
-        {
-            let _ = kill(Pid::from_raw(pid.cast_signed()), signal);
-        }
-    }
 }

@@ -4,8 +4,8 @@
 //! [`record`] starts a command with the recorder in front of its allocator (`launch`), and
 //! `collector` reads what the recorder writes, with `images` (processes and their modules),
 //! `stacks` and `memory`. [`attach::record`] records a running process by probes of the kernel
-//! instead: `site` says where they go, `calls` what their hits mean. [`symbols`] names the places
-//! of a recorded program afterwards.
+//! instead: `site` says where they go, `calls` what their hits mean, `blocks` what a result that is
+//! read late may be. [`symbols`] names the places of a recorded program afterwards.
 //!
 //! Nothing is printed here: what the user should know goes to a function that the caller gives.
 
@@ -13,6 +13,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod attach;
+mod blocks;
 mod calls;
 mod collector;
 mod error;
@@ -33,12 +34,12 @@ mod trampoline;
 mod unwind;
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, BufWriter, ErrorKind};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mallow_recorder::Clock;
-use mallow_trace::{Event, Header, Reader};
+use mallow_trace::{Event, Header, Reader, Writer};
 use serde::Serialize;
 
 pub use error::{Error, Result};
@@ -87,11 +88,50 @@ fn header(clock: Clock, stacks: StackKind, stack_distance: u64) -> Header {
 /// The collector looks at the rings this often when nobody rings for it.
 const IDLE: Duration = Duration::from_millis(5);
 
-fn create(path: &Path) -> Result<File> {
-    File::create(path).map_err(Error::io(format!(
-        "The trace {} cannot be written (give another file with -o)",
-        path.display()
-    )))
+/// The file of a trace whose recording may still fail to begin. What was there stays until it does, and a new file does not
+/// stay without it.
+struct Place<'a> {
+    file: File,
+    new: Option<New<'a>>,
+}
+
+struct New<'a>(&'a Path);
+
+impl Drop for New<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.0);
+    }
+}
+
+impl<'a> Place<'a> {
+    fn open(path: &'a Path) -> Result<Place<'a>> {
+        let mut options = File::options();
+        let made = options.write(true).create_new(true).open(path);
+        let (file, new) = match made {
+            Ok(file) => (Ok(file), Some(New(path))),
+            // Perhaps as a link that leads to nothing.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                (options.create_new(false).create(true).truncate(false).open(path), None)
+            }
+            Err(error) => (Err(error), None),
+        };
+        let file = file.map_err(Error::io(format!(
+            "The trace {} cannot be written (give another file with -o)",
+            path.display()
+        )))?;
+        Ok(Place { file, new })
+    }
+
+    /// Its recording begins now.
+    fn begin(self, header: &Header) -> Result<Writer<BufWriter<File>>> {
+        let Place { file, new } = self;
+        std::mem::forget(new);
+        // Before the first byte, which a buffer may let through. Pipes and devices have nothing to cut off.
+        if file.metadata().is_ok_and(|found| found.is_file()) {
+            file.set_len(0).map_err(|error| cannot_write(error.into()))?;
+        }
+        Writer::new(BufWriter::with_capacity(1 << 20, file), header).map_err(cannot_write)
+    }
 }
 
 /// The trace ends too early.
@@ -122,5 +162,27 @@ fn cannot_write(error: mallow_trace::Error) -> Error {
     match error {
         mallow_trace::Error::Io(error) => Error::io("The trace cannot be written")(error),
         other => Error::Trace(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_trace_stays_until_its_recording_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+        let older = [b'x'; 1 << 16];
+        std::fs::write(&old, older).unwrap();
+        drop(Place::open(&old).unwrap());
+        drop(Place::open(&new).unwrap());
+        assert!(std::fs::read(&old).unwrap() == older && !new.exists());
+        for path in [&old, &new] {
+            drop(Place::open(path).unwrap().begin(&Header::default()).unwrap());
+            let bytes = std::fs::read(path).unwrap();
+            assert!(bytes.len() < older.len() && Reader::new(bytes.as_slice()).is_ok());
+        }
+        assert!(Place::open(Path::new("/dev/null")).unwrap().begin(&Header::default()).is_ok());
     }
 }

@@ -18,13 +18,16 @@ const EVERY_AT_FIRST: Duration = Duration::from_millis(1);
 const DETAILS_EVERY: Duration = Duration::from_millis(100);
 const NEW_LOOKS: u32 = 20;
 
+#[derive(Default)]
 struct Watched {
     number: u32,
-    statm: File,
+    statm: Option<File>,
     last: Memory,
     details: Option<Instant>,
     /// How often it was looked at while it was new.
     looks: u32,
+    /// How often no memory was found, in a row.
+    misses: u32,
     regions: regions::Schedule,
 }
 
@@ -38,6 +41,13 @@ pub struct Samples {
 }
 
 impl Samples {
+    /// Whether it is time to look.
+    pub fn are_due(&self) -> bool {
+        let is_new = |watched: &Watched| watched.looks < NEW_LOOKS;
+        let every = if self.processes.values().any(is_new) { EVERY_AT_FIRST } else { EVERY };
+        self.last.is_none_or(|last| last.elapsed() >= every)
+    }
+
     /// What has changed in the processes (kernel's number, trace's number), if it is time to look.
     /// `rings` tells how much of a process's memory is the recorder's.
     pub fn take(
@@ -45,26 +55,14 @@ impl Samples {
         processes: impl Iterator<Item = (u32, u32)>,
         rings: impl Fn(u32) -> u64,
     ) -> Vec<Found> {
-        let is_new = |watched: &Watched| watched.looks < NEW_LOOKS;
-        let every = if self.processes.values().any(is_new) { EVERY_AT_FIRST } else { EVERY };
-        if self.last.is_some_and(|last| last.elapsed() < every) {
+        if !self.are_due() {
             return Vec::new();
         }
         let mut changed = Vec::new();
         let mut alive = BTreeMap::new();
         for (pid, number) in processes {
-            let watched = match self.processes.remove(&pid) {
-                Some(watched) if watched.number == number => Some(watched),
-                _ => File::open(format!("/proc/{pid}/statm")).ok().map(|statm| Watched {
-                    number,
-                    statm,
-                    last: Memory::default(),
-                    details: None,
-                    looks: 0,
-                    regions: regions::Schedule::default(),
-                }),
-            };
-            let Some(mut watched) = watched else { continue };
+            let known = self.processes.remove(&pid).filter(|watched| watched.number == number);
+            let mut watched = known.unwrap_or(Watched { number, ..Watched::default() });
             if let Some(memory) = watched.sample(pid, rings(number)) {
                 changed.push((memory, watched.regions(pid, &memory)));
             }
@@ -78,9 +76,20 @@ impl Samples {
 }
 
 impl Samples {
+    /// Processes (trace's numbers) that had memory at the last look.
+    pub fn seen(&self) -> impl Iterator<Item = u32> {
+        self.processes.values().filter(|watched| watched.misses == 0).map(|watched| watched.number)
+    }
+
+    /// Those that have none since a few looks: they are ending, or have ended.
+    pub fn gone(&self) -> impl Iterator<Item = u32> {
+        let is_gone = |watched: &&Watched| (1..=NEW_LOOKS).contains(&watched.misses);
+        self.processes.values().filter(is_gone).map(|watched| watched.number)
+    }
+
     /// What was found last in each process.
     pub fn last(&self) -> impl Iterator<Item = Memory> {
-        self.processes.values().map(|watched| watched.last)
+        self.processes.values().map(|watched| watched.last).filter(|last| last.process != 0)
     }
 
     /// What was found last in the process, or nothing, with this peak, unless a higher one is known.
@@ -101,8 +110,14 @@ pub fn own_peak() -> u64 {
 
 impl Watched {
     fn sample(&mut self, pid: u32, rings: u64) -> Option<Memory> {
+        let is_new = self.looks < NEW_LOOKS;
+        self.looks += u32::from(is_new);
+        self.misses = self.misses.saturating_add(1);
+        if self.statm.is_none() {
+            self.statm = File::open(format!("/proc/{pid}/statm")).ok();
+        }
         let mut text = [0u8; 128];
-        let length = self.statm.read_at(&mut text, 0).ok()?;
+        let length = self.statm.as_ref()?.read_at(&mut text, 0).ok()?;
         let text = std::str::from_utf8(&text[..length]).ok()?;
         let page = page_size();
         let mut fields = text.split(' ').skip(1).map_while(|field| field.parse::<u64>().ok());
@@ -110,14 +125,13 @@ impl Watched {
         if resident == 0 {
             return None; // it is ending
         }
+        self.misses = 0;
         let mut memory = Memory {
             process: self.number,
             rss: resident.saturating_sub(rings),
             anonymous: resident.saturating_sub(shared),
             ..self.last
         };
-        let is_new = self.looks < NEW_LOOKS;
-        self.looks += u32::from(is_new);
         if is_new || self.details.is_none_or(|read| read.elapsed() >= DETAILS_EVERY) {
             self.details = Some(Instant::now());
             add_details(&mut memory, pid, rings);
@@ -176,6 +190,25 @@ mod tests {
         let memory = found.first().map(|(memory, _)| *memory).unwrap_or_default();
         assert!(memory.process == 7 && memory.rss > 0 && memory.peak_rss >= memory.rss);
         assert!(samples.take(std::iter::once(own), |_| 0).is_empty(), "not at once again");
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_told_of_for_a_while() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (pid, mut samples) = (child.id(), Samples::default());
+        let look = |samples: &mut Samples| {
+            samples.last = None;
+            samples.take(std::iter::once((pid, 7)), |_| 0);
+            (samples.seen().collect::<Vec<_>>(), samples.gone().collect::<Vec<_>>())
+        };
+        assert_eq!(look(&mut samples), (vec![7], vec![]));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(look(&mut samples), (vec![], vec![7]));
+        for _ in 0..NEW_LOOKS {
+            look(&mut samples);
+        }
+        assert_eq!(look(&mut samples), (vec![], vec![]));
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! virtual machine. So the probe goes to the first instruction of the kind that it knows, as long
 //! as arguments and stack pointer are still those of the call.
 
-use std::path::Path;
+use std::fs::File;
+use std::io::Read;
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 
@@ -17,8 +18,9 @@ pub struct Site {
 }
 
 /// The functions of these names that a file defines; of several with one address, the first name.
-pub fn find(path: &Path, names: &[&'static str]) -> std::io::Result<Vec<(&'static str, Site)>> {
-    let bytes = std::fs::read(path)?;
+pub fn find(mut file: &File, names: &[&'static str]) -> std::io::Result<Vec<(&'static str, Site)>> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
     let invalid = |error: object::Error| std::io::Error::other(error.to_string());
     let file = object::File::parse(bytes.as_slice()).map_err(invalid)?;
     // Its instructions would be taken for others, and a probe in the middle of one ends the program.
@@ -117,7 +119,7 @@ mod tests {
 
     #[test]
     fn functions_of_a_library_are_found() {
-        let exe = std::env::current_exe().unwrap();
+        let exe = File::open(std::env::current_exe().unwrap()).unwrap();
         let found = find(&exe, &["main", "no_such_function"]).unwrap();
         assert_eq!(found.len(), 1);
         assert!(found[0].1.offset > 0);

@@ -30,6 +30,8 @@ pub struct Sources<'a> {
 
 pub struct Symbols<'a> {
     sources: Sources<'a>,
+    /// That of the system's packages.
+    debug_folder: PathBuf,
     files: HashMap<u32, Option<ModuleFile>>,
     jit: HashMap<u32, PerfMap>,
     pids: HashMap<u32, u32>,
@@ -62,6 +64,7 @@ impl<'a> Symbols<'a> {
     pub fn of(pids: HashMap<u32, u32>, started: SystemTime, sources: Sources<'a>) -> Symbols<'a> {
         Symbols {
             sources,
+            debug_folder: DEBUG_FOLDER.into(),
             files: HashMap::new(),
             jit: HashMap::new(),
             pids,
@@ -145,12 +148,11 @@ impl<'a> Symbols<'a> {
         if !self.sources.debug_files {
             return found;
         }
-        let debug_folder = PathBuf::from(DEBUG_FOLDER);
         if let Some((first, rest)) = module.build_id.split_first() {
             let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
             let name = format!(".build-id/{first:02x}/{rest}.debug");
             found.extend(
-                self.sources.folders.iter().chain([&debug_folder]).map(|dir| dir.join(&name)),
+                self.sources.folders.iter().chain([&self.debug_folder]).map(|dir| dir.join(&name)),
             );
             let fetched = format!("{first:02x}{rest}/debuginfo");
             found.extend(debuginfod_folders().map(|dir| dir.join(&fetched)));
@@ -375,6 +377,38 @@ mod tests {
         assert_eq!(readable("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
         assert_eq!(readable("i"), "i");
         assert_eq!(readable("malloc@@GLIBC_2.2.5"), "malloc");
+    }
+
+    #[test]
+    fn debug_information_is_found_in_the_systems_folder_by_build_id() {
+        let path = std::env::current_exe().unwrap();
+        let id = build_id(&path).unwrap();
+        let Some((first, rest)) = id.split_first() else {
+            println!("skipped: the linker gave this test no build id");
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join(format!(".build-id/{first:02x}"));
+        std::fs::create_dir_all(&place).unwrap();
+        let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+        std::os::unix::fs::symlink(&path, place.join(format!("{rest}.debug"))).unwrap();
+        let module = Module { path: "/nowhere/program".into(), ..Module::default() };
+        let is_found = |build_id: &[u8], debug_files| {
+            let sources = Sources { folders: &[], debug_files };
+            let mut symbols = Symbols::of(HashMap::new(), SystemTime::UNIX_EPOCH, sources);
+            assert_eq!(symbols.debug_folder, Path::new("/usr/lib/debug"));
+            symbols.debug_folder = folder.path().to_owned();
+            let module = Module { build_id: build_id.to_vec(), ..module.clone() };
+            symbols.open(&module).is_some_and(|file| file.debug.is_some())
+        };
+        assert!(is_found(&id, true));
+        assert!(!is_found(&id, false), "the same names on all machines");
+        let mut other = id.clone();
+        other[0] ^= 1;
+        assert!(!is_found(&other, true));
+        // Under the name of another build nothing counts.
+        std::fs::rename(&place, folder.path().join(format!(".build-id/{:02x}", other[0]))).unwrap();
+        assert!(!is_found(&other, true) && !is_found(&id, true));
     }
 
     #[test]

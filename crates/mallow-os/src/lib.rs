@@ -24,6 +24,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp};
 
+pub mod signals;
 pub mod threads;
 
 /// The system's malloc. Where that has no more, Rust ends the process by SIGABRT; here a sentence and the exit code
@@ -418,6 +419,20 @@ pub fn wait_readable(fd: &impl AsFd, wait: Duration) -> std::io::Result<bool> {
         Ok(ready) => Ok(ready > 0),
         Err(Errno::EINTR) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether no more files may be open, in this process or on this machine.
+pub fn is_out_of_files(error: &io::Error) -> bool {
+    let number = error.raw_os_error().map(Errno::from_raw);
+    matches!(number, Some(Errno::EMFILE | Errno::ENFILE))
+}
+
+/// What the system said, behind a colon.
+pub fn reason(error: &io::Error) -> String {
+    match is_out_of_files(error) {
+        true => "there may be no more open files; allow more (ulimit -n)".to_owned(),
+        false => error.to_string(),
     }
 }
 

@@ -57,6 +57,6 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
 pub fn why_not_started(error: &io::Error) -> String {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EAGAIN) => format!("there may be no more processes; allow more ({MORE})"),
-        _ => error.to_string(),
+        _ => crate::reason(error),
     }
 }

@@ -16,7 +16,7 @@ __attribute__((weak)) void mw_trace_marker(const char *text);
 /* dlsym, under a name that cannot conflict with its declaration in <dlfcn.h>. */
 __attribute__((weak)) void *mw_trace_symbol(void *scope, const char *name) __asm__("dlsym");
 
-static inline void mw_trace_mark(const char *text)
+static __inline__ void mw_trace_mark(const char *text)
 {
     void (*marker)(const char *) = 0;
 #if defined(__PIC__)

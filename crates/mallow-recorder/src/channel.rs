@@ -85,7 +85,7 @@ impl Drop for Map {
 // SAFETY: the memory is shared with other processes anyway and accessed by atomics only.
 unsafe impl Send for Map {}
 
-/// What the mappings of a program that is recorded say.
+/// What the mappings of a program that is recorded say, and what the recorder knows the file by.
 pub const NAME: &CStr = c"mallow-record";
 /// By this variable of the environment a program learns where the channel is.
 pub const VARIABLE: &str = "MALLOW_RECORD";

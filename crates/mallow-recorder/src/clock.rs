@@ -34,6 +34,11 @@ impl Clock {
             Clock::System => system_ns(),
         }
     }
+
+    /// This and the system's clock.
+    fn with_system(self) -> (u64, u64) {
+        at_once(|| (self.now(), system_ns(), self.now()))
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -63,6 +68,23 @@ pub fn system_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// How often the two clocks are read for one correction.
+const READINGS: usize = 3;
+
+/// What both clocks show at one moment. Whoever is interrupted between two looks finds them far apart: of a few readings
+/// of the system's clock, with the other before and after, the closest counts.
+fn at_once(mut read: impl FnMut() -> (u64, u64, u64)) -> (u64, u64) {
+    let mut closest = (u64::MAX, 0, 0);
+    for _ in 0..READINGS {
+        let (before, ns, after) = read();
+        let apart = after.saturating_sub(before);
+        if apart < closest.0 {
+            closest = (apart, before + apart / 2, ns);
+        }
+    }
+    (closest.1, closest.2)
+}
+
 /// Turns stamps into nanoseconds since the start. Begins with an estimate of the counter's speed,
 /// and corrects it as the recording gets longer.
 #[derive(Clone, Copy, Debug)]
@@ -76,12 +98,8 @@ pub struct Timeline {
 
 impl Timeline {
     pub fn start(clock: Clock) -> Timeline {
-        let mut timeline = Timeline {
-            clock,
-            start_ticks: clock.now(),
-            start_ns: system_ns(),
-            ns_per_tick: 1 << 32,
-        };
+        let (start_ticks, start_ns) = clock.with_system();
+        let mut timeline = Timeline { clock, start_ticks, start_ns, ns_per_tick: 1 << 32 };
         if clock == Clock::Counter {
             std::thread::sleep(Duration::from_millis(5));
             timeline.correct();
@@ -91,8 +109,9 @@ impl Timeline {
 
     pub fn correct(&mut self) {
         if self.clock == Clock::Counter {
-            let ticks = self.clock.now().saturating_sub(self.start_ticks);
-            let ns = system_ns().saturating_sub(self.start_ns);
+            let (ticks, ns) = self.clock.with_system();
+            let ticks = ticks.saturating_sub(self.start_ticks);
+            let ns = ns.saturating_sub(self.start_ns);
             if ticks > 0 && ns > 0 {
                 self.ns_per_tick = ((u128::from(ns) << 32) / u128::from(ticks)) as u64;
             }
@@ -119,6 +138,13 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interruption_between_two_clocks_does_not_count() {
+        let mut readings =
+            [(100, 9_000, 20_000), (30_000, 500, 30_040), (40_000, 600, 50_000)].into_iter();
+        assert_eq!(at_once(|| readings.next().unwrap_or_default()), (30_020, 500));
+    }
 
     #[test]
     fn time_passes_as_it_does() {

@@ -3,17 +3,18 @@
 //! an event that carries its own definition: new threads cannot inherit such an event, and the
 //! kernel then refuses to start them.
 
-use std::ffi::CString;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// A place in a file's code.
 #[derive(Clone, Debug)]
 pub struct Point {
-    pub path: CString,
+    pub file: Arc<File>,
     /// In the file.
     pub offset: u64,
     /// Hit when the function that is being entered there returns.
@@ -54,9 +55,7 @@ impl Definitions {
         for (number, point) in points.iter().enumerate() {
             let kind = if point.at_return { 'r' } else { 'p' };
             let name = format!("{}/{kind}{number}", definitions.group);
-            let path = point.path.to_string_lossy();
-            let line = format!("{kind}:{name} {path}:{:#x}\n", point.offset);
-            append(&definitions.list, &line)?;
+            append(&definitions.list, &format!("{kind}:{name} {}\n", probed(point)))?;
             let id = fs::read_to_string(place.join("events").join(&name).join("id"))?;
             definitions.names.push(name);
             definitions.ids.push(id.trim().parse().map_err(io::Error::other)?);
@@ -71,6 +70,12 @@ impl Drop for Definitions {
             let _ = append(&self.list, &format!("-:{name}\n"));
         }
     }
+}
+
+/// As definitions have it. The kernel takes a line apart at blanks, and cuts it at `#`: names of files may hold them, and
+/// line feeds, but no descriptor does. It looks once where that leads.
+fn probed(point: &Point) -> String {
+    format!("/proc/self/fd/{}:{:#x}", point.file.as_raw_fd(), point.offset)
 }
 
 fn mounted() -> Option<&'static Path> {
@@ -102,4 +107,22 @@ fn remove_left_over(list: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_a_file_is_no_word_of_a_definition() {
+        let path = std::env::temp_dir().join(format!("my app #{}\n-:x", std::process::id()));
+        let file = Arc::new(File::create(&path).expect("a temporary file"));
+        let point = Point { file, offset: 0x1f0, at_return: false, has_stack: false };
+        let probed = probed(&point);
+        let (name, offset) = probed.rsplit_once(':').expect("two parts");
+        assert!(!name.contains([' ', '#', '\n', '\t', ':']), "{name}");
+        assert_eq!(fs::canonicalize(name).ok(), fs::canonicalize(&path).ok());
+        assert_eq!(offset, "0x1f0");
+        fs::remove_file(path).expect("ours");
+    }
 }

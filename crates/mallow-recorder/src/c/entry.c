@@ -20,8 +20,8 @@
 
 static void record_left(struct thread *thread);
 
-/* The rare ways to begin: a new thread, a call within a call, a call after one that was left by an
- * exception. NULL: not to be recorded. */
+/* The rare ways to begin: a new thread, a call within a call, a call after one that was left by a
+ * longjmp. NULL: not to be recorded. */
 static COLD struct thread *enter_slow(struct thread *thread, uintptr_t frame)
 {
     next_need();
@@ -163,7 +163,7 @@ ALWAYS_INLINE void record_realloc(struct thread *thread, enum message op, const 
     record_block_at(end, thread, op, block, size, extra, 2, frame);
 }
 
-/* An operator new that threw gave no block. */
+/* An operator new that did not come back gave no block. */
 static COLD void record_left(struct thread *thread)
 {
     if (thread->leaving_op != 0) {
@@ -180,11 +180,23 @@ static size_t times(size_t count, size_t size)
 
 /* --- malloc and its kin ----------------------------------------------------------------------- */
 
+/* Not recorded. Within an operator new it may be the memory of the exception that leaves it. */
+static NOINLINE void *malloc_within(size_t size)
+{
+    void *block = next.malloc(size);
+    struct thread *thread = self;
+    if (thread != NULL && thread->leaving_op != 0) {
+        thread->within = block;
+        thread->within_size = block != NULL ? size : 0;
+    }
+    return block;
+}
+
 EXPORT void *malloc(size_t size)
 {
     struct thread *thread = enter(FRAME);
     if (unlikely(thread == NULL)) {
-        return next.malloc != NULL ? next.malloc(size) : early_malloc(size);
+        return next.malloc != NULL ? malloc_within(size) : early_malloc(size);
     }
     void *block = next.malloc(size);
     record_block(thread, OP_MALLOC, block, size, NULL, 0, FRAME);

@@ -23,6 +23,7 @@ static struct image *image;
 static uint64_t image_before;           /* the image that this process was forked from, or itself */
 static _Atomic bool is_off;             /* there is no collector */
 static char file_path[128];             /* of the memory file */
+static uint64_t file_inode;             /* of the one that `control` is mapped from */
 static const char *allocator_path = ""; /* who serves malloc */
 static uint64_t wakeup_words;
 
@@ -54,6 +55,28 @@ static const char *environment_value(const char *name, char *buffer, size_t size
     return NULL;
 }
 
+/* As the kernel shows the name that channel.rs gives it. */
+static const char file_name[] = "/memfd:mallow-record (deleted)";
+
+/* The memory file, or below 0. Programs may outlive the collector, and its number is another process's then. The files
+ * of that one are left alone: to open one may do something. */
+static int file_open(struct stat *about)
+{
+    char name[sizeof(file_name)];
+    const size_t expected = sizeof(file_name) - 1;
+    long length =
+        system_call(SYS_readlinkat, AT_FDCWD, (long)file_path, (long)name, sizeof(name), 0, 0);
+    if (length != (long)expected || strncmp(name, file_name, expected) != 0) {
+        return -1;
+    }
+    int fd = system_open(file_path, O_RDWR);
+    if (fd >= 0 && !system_stat(fd, about)) {
+        system_close(fd);
+        return -1;
+    }
+    return fd;
+}
+
 static bool image_find_collector(const void *next_malloc)
 {
     static char buffer[64 << 10]; /* read once, before there are threads */
@@ -62,13 +85,20 @@ static bool image_find_collector(const void *next_malloc)
         return false;
     }
     memcpy(file_path, path, strlen(path) + 1);
-    int fd = system_open(file_path, O_RDWR);
+    struct stat about;
+    int fd = file_open(&about);
     if (fd < 0) {
         return false;
     }
-    struct control *found = system_map(sizeof(struct control), MAP_SHARED, fd, 0);
+    /* What lies beyond the end of a file can be mapped, and kills who touches it. */
+    struct control *found = NULL;
+    if ((uint64_t)about.st_size >= sizeof(struct control)) {
+        found = system_map(sizeof(struct control), MAP_SHARED, fd, 0);
+    }
     system_close(fd);
-    if (found == NULL || found->magic != LAYOUT_MAGIC || atomic_load(&found->is_closed)) {
+    if (found == NULL || found->magic != LAYOUT_MAGIC ||
+        (uint64_t)about.st_size != found->first_slot + SLOT_COUNT * found->slot_size ||
+        atomic_load(&found->is_closed)) {
         return false;
     }
     struct image *fresh =
@@ -81,6 +111,7 @@ static bool image_find_collector(const void *next_malloc)
     if (dladdr(next_malloc, &info) != 0 && info.dli_fname != NULL) {
         allocator_path = info.dli_fname;
     }
+    file_inode = about.st_ino;
     wakeup_words = found->ring_words / 4;
     atomic_fetch_add(&found->programs, 1);
     control = found;
@@ -302,7 +333,8 @@ static bool slot_take(uint32_t slot)
 }
 
 /* Where the file cannot be opened any more (the process has another user or root, or no descriptor
- * left): a second mapping of the same file, made from that of its beginning and cut down to the slot. */
+ * left, or the collector was killed): a second mapping of the same file, made from that of its
+ * beginning and cut down to the slot. */
 static struct ring *slot_map_from_control(uint64_t offset, size_t size)
 {
     char *start = system_map_again(control, offset + size);
@@ -318,12 +350,12 @@ static bool slot_map(uint32_t slot)
     struct thread *thread = &image->threads[slot];
     size_t size = RING_HEADER + (size_t)control->ring_words * 8;
     uint64_t offset = control->first_slot + slot * control->slot_size;
-    struct ring *ring;
-    int fd = system_open(file_path, O_RDWR);
-    if (fd < 0) {
-        ring = slot_map_from_control(offset, size);
-    } else {
-        ring = system_map(size, MAP_SHARED, fd, offset);
+    struct stat about;
+    int fd = file_open(&about);
+    bool is_same = fd >= 0 && about.st_ino == file_inode;
+    struct ring *ring =
+        is_same ? system_map(size, MAP_SHARED, fd, offset) : slot_map_from_control(offset, size);
+    if (fd >= 0) {
         system_close(fd);
     }
     if (ring == NULL) {

@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -68,6 +69,11 @@ ALWAYS_INLINE int system_open(const char *path, int flags)
 ALWAYS_INLINE void system_close(int fd)
 {
     system_call(SYS_close, fd, 0, 0, 0, 0, 0);
+}
+
+ALWAYS_INLINE bool system_stat(int fd, struct stat *about)
+{
+    return !is_error(system_call(SYS_fstat, fd, (long)about, 0, 0, 0, 0));
 }
 
 /* 0 at the end of the file and on errors. */

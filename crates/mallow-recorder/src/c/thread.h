@@ -18,7 +18,7 @@ struct thread {
     uint64_t mask;
     /* The frame of the recorded call that is under way, or 0. A call whose own frame lies deeper is
      * one that the allocator makes for itself. One that lies higher says that the call under way
-     * was left by an exception or a longjmp. */
+     * was left by a longjmp. An exception that leaves it sets it to 0: new_left. */
     uintptr_t inside;
     struct ring *ring; /* NULL: the slot is not mapped in this process */
     int64_t until_stack;
@@ -29,7 +29,9 @@ struct thread {
     uint64_t random;
     uintptr_t stack_low, stack_top;
     uint64_t leaving_size; /* of an operator new that may be left by an exception */
-    uint32_t leaving_op;
+    const void *within;    /* what the last malloc within it gave */
+    uint64_t within_size;  /* 0: nothing */
+    uint32_t leaving_op;   /* 0: there is none */
 };
 
 /* Finds room for `count` words, or NULL: the call goes unrecorded. The thread may be another
