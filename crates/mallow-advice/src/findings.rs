@@ -38,8 +38,9 @@ mallow compare -- COMMAND. Check: free but resident in the next explain.",
         title: "the free end of glibc's heap is large",
         text: "The free memory lies at the end of the heap, where glibc gives it back as soon as it is \
 larger than the trim threshold. That threshold starts at 128 KiB and grows to twice the largest block that \
-was freed from a mapping of its own. GLIBC_TUNABLES=glibc.malloc.trim_threshold=131072 fixes it; \
-malloc_trim(0) gives the memory back at once. Check: the top of the heap in the next explain.",
+was freed from a mapping of its own. GLIBC_TUNABLES=glibc.malloc.trim_threshold=131072 fixes it, for all \
+arenas. malloc_trim(0) gives back the end of the main arena's heap at once, but never the ends of those of \
+threads' arenas. Check: the top of the heap in the next explain.",
     },
     Entry {
         id: "MLW2104",

@@ -13,5 +13,6 @@
 
 pub mod advise;
 mod amounts;
+mod arenas;
 pub mod explain;
 pub mod findings;

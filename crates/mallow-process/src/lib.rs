@@ -6,7 +6,7 @@
 //! one source each; `process` and `binding` put them together; `heap` walks heaps, `runtimes` looks
 //! for what languages keep beside them; `stat` is what costs next to nothing, `vitals` little more;
 //! `mappings` says what each mapping is; `picture` takes all of it at one moment. `processes` follows
-//! all processes of the machine.
+//! all processes of the machine. `position` is of threads that read them and may not come back.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -24,6 +24,7 @@ pub mod maps;
 pub mod memory;
 mod page;
 pub mod picture;
+pub mod position;
 pub mod process;
 pub mod processes;
 pub mod runtimes;

@@ -124,8 +124,7 @@ fn read_bytes(memory: &(impl Memory + ?Sized), address: u64, words: usize) -> Op
 }
 
 fn to_words(bytes: &[u8]) -> Vec<u64> {
-    let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().unwrap_or_default());
-    bytes.chunks_exact(8).map(word).collect()
+    bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
 }
 
 struct Block {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::report::{Finding, Report};
 use crate::amounts::{MIB, NOTABLE, percent, size};
-use crate::findings;
+use crate::{arenas, findings};
 use mallow_process::heap::Heap;
 use mallow_process::heap::glibc::{Arena, Heaps};
 use mallow_process::heap::mallow;
@@ -66,9 +66,9 @@ pub fn findings(report: &Report) -> Vec<Finding> {
 
 fn glibc_arenas(report: &Report, heaps: &Heaps, found: &mut Findings) {
     let reserve = report.group(Kind::GlibcReserve).size;
-    let arenas = heaps.arenas.len() as u64;
+    let count = heaps.arenas.len() as u64;
     // One arena beside the main one is what the setting leaves.
-    let of_threads = arenas.saturating_sub(1);
+    let of_threads = count.saturating_sub(1);
     if of_threads > 1 && reserve >= 64 * MIB {
         found.add(
             "MLW2101",
@@ -82,22 +82,24 @@ fn glibc_arenas(report: &Report, heaps: &Heaps, found: &mut Findings) {
     }
     let attached = heaps.sum(|arena| arena.threads.unwrap_or(0));
     let most = heaps.arenas.iter().filter_map(|arena| arena.threads).max().unwrap_or(0);
-    if most >= 4 && attached >= 2 * arenas {
+    let enough = arenas::enough(report.runtime, report.system.cpu_quota);
+    let is_enough = enough.is_some_and(|enough| count >= enough);
+    if most >= 4 && attached >= 2 * count && !is_enough {
         found.add(
             "MLW2104",
-            format!("{attached} threads in {arenas} arenas, up to {most} in one"),
+            format!("{attached} threads in {count} arenas, up to {most} in one"),
             "GLIBC_TUNABLES=glibc.malloc.arena_max=N, or mallow compare",
             "less waiting in malloc; measure it".into(),
         );
     }
     if let Some(quota) = report.system.cpu_quota
-        && arenas as f64 > 4.0 * quota.max(1.0)
+        && count as f64 > 4.0 * quota.max(1.0)
         && report.system.cpus as f64 > quota
     {
         found.add(
             "MLW2105",
-            format!("{arenas} arenas, {quota:.1} CPUs allowed, {} counted", report.system.cpus),
-            &format!("MALLOC_ARENA_MAX={:.0}", (2.0 * quota).ceil().max(2.0)),
+            format!("{count} arenas, {quota:.1} CPUs allowed, {} counted", report.system.cpus),
+            &format!("MALLOC_ARENA_MAX={}", arenas::for_quota(quota)),
             "free memory of the arenas comes together; measure it".into(),
         );
     }
@@ -117,16 +119,19 @@ fn glibc_blocks(heaps: &Heaps, found: &mut Findings) {
                 percent(heaps.free(), heaps.free() + used)
             ),
             "malloc_trim(0) in the program, or an allocator that gives memory back: mallow compare",
-            format!("malloc_trim gives back {} now", size(free)),
+            format!("malloc_trim gives back {} now", size(heaps.sum(Arena::trimmable))),
         );
     }
     let top = heaps.sum(|arena| arena.chunks.top_resident);
     if top >= NOTABLE && top >= used / 4 {
+        let by_trim = heaps.sum(Arena::trimmable_top);
+        let remedy = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=131072";
+        let or_trim = if by_trim > 0 { ", or malloc_trim(0)" } else { "" };
         found.add(
             "MLW2103",
             format!("{} at the ends of the heaps", size(top)),
-            "GLIBC_TUNABLES=glibc.malloc.trim_threshold=131072, or malloc_trim(0)",
-            format!("up to {} goes back", size(top)),
+            &format!("{remedy}{or_trim}"),
+            format!("up to {} goes back, {} of it by malloc_trim", size(top), size(by_trim)),
         );
     }
     // One large block is no pattern; the mappings show it.
@@ -157,7 +162,9 @@ fn glibc_blocks(heaps: &Heaps, found: &mut Findings) {
 
 /// Resident and free, but in no whole page.
 fn glibc_pinned(report: &Report, heaps: &Heaps, found: &mut Findings) {
+    // The whole break: others may have moved it too.
     let resident = report.group(Kind::GlibcHeap).rss + report.group(Kind::GlibcArena).rss;
+    let resident = resident.saturating_sub(heaps.untold());
     let used = heaps.sum(Arena::used);
     let movable = heaps.sum(|arena| arena.chunks.free_resident + arena.chunks.top_resident);
     let pinned = resident.saturating_sub(used + movable);
@@ -175,12 +182,8 @@ fn glibc_pinned(report: &Report, heaps: &Heaps, found: &mut Findings) {
             percent(resident - used.min(resident), resident)
         ),
         "allocate what lives long apart from what does not, or mallow compare",
-        format!("malloc_trim would give back {} only", size(heaps.sum(trimmable))),
+        format!("malloc_trim would give back {} only", size(heaps.sum(Arena::trimmable))),
     );
-}
-
-fn trimmable(arena: &Arena) -> u64 {
-    arena.chunks.free_resident
 }
 
 fn mallow(heap: &mallow::Heap, found: &mut Findings) {
@@ -265,7 +268,7 @@ fn kernel(report: &Report, found: &mut Findings) {
     let (_, heap_rss) = report.heap_sums();
     let huge = report.groups.iter().filter(|g| g.kind.is_some_and(Kind::is_heap));
     let huge: u64 = huge.map(|group| group.huge).sum();
-    let free = report.heap.used_and_free().map_or(0, |(_, free)| free);
+    let free = report.heap.free_resident().unwrap_or(0);
     let sparse = report
         .sparse
         .filter(|sparse| sparse.empty_bytes() >= NOTABLE && sparse.empty >= sparse.looked / 2);
@@ -287,7 +290,7 @@ fn kernel(report: &Report, found: &mut Findings) {
     } else if huge >= NOTABLE && free >= heap_rss / 4 {
         found.add(
             "MLW2302",
-            format!("{} of the heap in huge pages; {} of the heap is free", size(huge), size(free)),
+            format!("{} of the heap in huge pages; {} free but resident", size(huge), size(free)),
             "transparent_hugepage=madvise, or an allocator that gives whole huge pages back",
             "up to the free part goes back; measure time as well".into(),
         );

@@ -96,6 +96,9 @@ pub struct Arena {
     /// Of `system`: in pieces that were not found.
     #[serde(default)]
     pub unaccounted: u64,
+    /// Of the main arena, where the break could not grow: its top lies in memory that was mapped instead.
+    #[serde(default)]
+    pub top_is_mapped: bool,
     pub is_complete: bool,
 }
 
@@ -120,6 +123,19 @@ impl Arena {
 
     pub fn free(&self) -> u64 {
         self.chunks.free_bytes.saturating_add(self.fast).saturating_add(self.cached)
+    }
+
+    /// Of the top: what malloc_trim gives back. It moves the break, unless others have moved it since or the top is not
+    /// there; the tops of threads' arenas, and of other copies of the C library, stay.
+    pub fn trimmable_top(&self) -> u64 {
+        let is_of_program = self.is_main && self.copy == 0;
+        let is_at_brk = !self.top_is_mapped && self.chunks.behind_top == 0;
+        if is_of_program && is_at_brk { self.chunks.top_resident } else { 0 }
+    }
+
+    /// What malloc_trim gives back: whole pages between the blocks, of every arena, and that.
+    pub fn trimmable(&self) -> u64 {
+        self.chunks.free_resident.saturating_add(self.trimmable_top())
     }
 }
 
@@ -146,6 +162,12 @@ impl Heaps {
     /// Memory in the midst of the main arena that is not glibc's.
     pub fn foreign(&self) -> u64 {
         self.sum(|arena| arena.chunks.foreign)
+    }
+
+    /// Memory in the midst of the arenas that is neither in use nor free: what others have there, and
+    /// what could not be read.
+    pub fn untold(&self) -> u64 {
+        self.sum(|arena| arena.chunks.foreign.saturating_add(arena.chunks.unread))
     }
 
     /// In a large heap: how much of the arenas was visited, and of how much.
@@ -496,6 +518,7 @@ fn walk_main(
     let brk = if is_contiguous { place.brk_with(arena.system) } else { place.brk };
     let brk = brk.unwrap_or((0, 0));
     let holds_top = (brk.0..brk.1).contains(&top);
+    arena.top_is_mapped = !holds_top;
     let stop = if holds_top { top } else { brk.1 };
     let mut rest = arena.system;
     match chunks::find_first(place.memory, brk.0, stop) {

@@ -84,7 +84,7 @@ impl Heap {
         }
     }
 
-    /// Bytes with the program, and free ones that the allocator keeps resident.
+    /// Bytes with the program, and free ones, of which glibc may have given back a part.
     pub fn used_and_free(&self) -> Option<(u64, u64)> {
         match self {
             Heap::Glibc(heaps) => {
@@ -97,6 +97,18 @@ impl Heap {
             }
             Heap::Spans(heap) => Some((heap.used(), heap.free_blocks() + heap.free_resident())),
             _ => None,
+        }
+    }
+
+    /// Free bytes that are resident; of glibc's heaps those in whole pages alone.
+    pub fn free_resident(&self) -> Option<u64> {
+        match self {
+            Heap::Glibc(heaps) => {
+                Some(heaps.sum(|arena| {
+                    arena.chunks.free_resident.saturating_add(arena.chunks.top_resident)
+                }))
+            }
+            _ => self.used_and_free().map(|(_, free)| free),
         }
     }
 }

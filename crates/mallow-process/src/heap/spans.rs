@@ -63,7 +63,7 @@ impl Heap {
     }
 
     pub fn used_count(&self) -> u64 {
-        self.sum(|arena| arena.small_count + arena.large_count)
+        self.sum(|arena| arena.small_count.saturating_add(arena.large_count))
     }
 
     /// Free blocks of runs that are in use.

@@ -8,6 +8,7 @@ mod row;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use mallow_os::threads::NoThread;
@@ -15,6 +16,7 @@ use thiserror::Error;
 
 use self::reader::{Answer, Batch, Facts, Reader, Reading, Task};
 use crate::binding::Failure;
+use crate::position::{Lost, Position};
 use crate::smaps;
 use crate::stat::{self, Stat};
 use crate::vitals::Limit;
@@ -57,6 +59,10 @@ const VISIBLE: f64 = 10.0;
 const WORKED: f64 = 3.0;
 /// Nothing is more urgent than a heap that was never read: it counts as this old.
 const NEVER_S: f64 = 600.0;
+/// Longer than any process takes that can be read at all.
+const LOST_AFTER: Duration = Duration::from_secs(20);
+/// Whoever waits for the reader looks after it so often.
+const STEP: Duration = Duration::from_millis(200);
 /// Limits of groups are read again after this time.
 const LIMIT_FRESH: Duration = Duration::from_secs(5);
 
@@ -72,6 +78,8 @@ struct Known {
     ticks_then: u64,
     /// How often its heap was looked for: what has just begun may have no allocator yet.
     looks: u32,
+    /// Of the thread that was left behind at it, until that comes back.
+    left_at: Weak<Position>,
 }
 
 impl Known {
@@ -87,6 +95,7 @@ impl Known {
             cost: Duration::ZERO,
             ticks_then: 0,
             looks: 0,
+            left_at: Weak::new(),
         }
     }
 
@@ -94,14 +103,33 @@ impl Known {
         !self.stat.is_kernel && !self.stat.is_zombie()
     }
 
-    /// Whether its heap can ever be read.
+    /// Whether its heap can be read, as far as that is known.
     fn may_be_read(&self) -> bool {
         let is_out_of_reach = match self.why {
-            Why::OtherUser | Why::NoPtrace => true,
+            Why::OtherUser | Why::NoPtrace | Why::NoAnswer => true,
             Why::NoCounters => self.looks >= LOOKS,
             _ => false,
         };
         self.has_memory() && !is_out_of_reach
+    }
+
+    /// Nothing of it is read while the thread with this position is at it.
+    fn leave_alone(&mut self, position: &Arc<Position>) {
+        self.why = Why::NoAnswer;
+        self.allocator.get_or_insert(Err(Why::NoAnswer));
+        // Old figures would stand in place of the reason.
+        self.heap = None;
+        // It has had its turn.
+        self.read = Some(Instant::now());
+        self.left_at = Arc::downgrade(position);
+    }
+
+    /// Has it read again where that thread has come back: a server answers, or all had been stopped.
+    fn take_back(&mut self) {
+        if self.why == Why::NoAnswer && self.left_at.strong_count() == 0 {
+            self.why = Why::Waiting;
+            self.allocator.take_if(|allocator| *allocator == Err(Why::NoAnswer));
+        }
     }
 
     fn is_rested(&self) -> bool {
@@ -133,7 +161,15 @@ pub struct Collector {
     known: HashMap<u32, Known>,
     /// If not empty, only these and their descendants.
     only: Vec<u32>,
-    reader: Reader,
+    bounded: bool,
+    /// `None` while too many have not come back.
+    reader: Option<Reader>,
+    lost: Lost,
+    patience: Duration,
+    /// When it was looked after.
+    looked: Option<Instant>,
+    /// What it was asked for and has not told yet.
+    pending: Vec<Task>,
     limits: HashMap<String, (Instant, Option<Limit>)>,
     /// Whether a batch is being worked on.
     is_busy: bool,
@@ -151,7 +187,12 @@ impl Collector {
         Ok(Collector {
             known: HashMap::new(),
             only: only.to_vec(),
-            reader: Reader::start(bounded)?,
+            bounded,
+            reader: Some(Reader::start(bounded)?),
+            lost: Lost::default(),
+            patience: LOST_AFTER,
+            looked: None,
+            pending: Vec::new(),
             limits: HashMap::new(),
             is_busy: false,
             hidden: 0,
@@ -193,6 +234,8 @@ impl Collector {
 
     /// Has what matters most looked at closely: the selected process and those on the screen first.
     pub fn ask(&mut self, selected: Option<u32>, visible: &[u32]) -> Result<()> {
+        self.look_after_reader();
+        self.known.values_mut().for_each(Known::take_back);
         let visible: HashSet<u32> = visible.iter().copied().collect();
         let mut wanted: Vec<(f64, Task)> = Vec::new();
         for (&pid, known) in &self.known {
@@ -220,17 +263,45 @@ impl Collector {
 
     fn send(&mut self, tasks: Vec<Task>) -> Result<()> {
         let alive = self.known.keys().copied().collect();
-        self.is_busy = true;
-        if self.reader.ask(Batch { tasks, alive }) {
-            return Ok(());
+        self.pending.clone_from(&tasks);
+        self.is_busy = self.reader.is_some();
+        match &self.reader {
+            Some(reader) if !reader.ask(Batch { tasks, alive }) => Err(Error::ReaderEnded),
+            _ => Ok(()),
         }
-        Err(Error::ReaderEnded)
+    }
+
+    /// Has another one read from here on where the reader does not come back from a process; true if so.
+    fn look_after_reader(&mut self) -> bool {
+        // Nobody knows whether the reader was stopped too since (Ctrl-Z, a frozen container).
+        let unseen = self.looked.replace(Instant::now()).map_or(Duration::ZERO, |at| at.elapsed());
+        let patience = self.patience + unseen;
+        let stuck = |reader: &Reader| reader.position.stuck(patience);
+        if let Some((pid, start)) = self.reader.as_ref().and_then(stuck) {
+            // What it has told before.
+            self.take();
+            self.pending.retain(|task| (task.pid, task.start) != (pid, start));
+            if let Some(reader) = self.reader.take() {
+                let known = self.known.get_mut(&pid).filter(|known| known.stat.start == start);
+                known.into_iter().for_each(|known| known.leave_alone(&reader.position));
+                self.lost.add(&reader.position);
+            }
+        }
+        if self.reader.is_some() {
+            return false;
+        }
+        self.is_busy = false;
+        if self.lost.has_room() {
+            // Where there is no thread now, there may be one later.
+            self.reader = Reader::start(self.bounded).ok();
+        }
+        self.reader.is_some()
     }
 
     /// Takes what has been read meanwhile; true if there was something.
     pub fn take(&mut self) -> bool {
         let mut is_news = false;
-        while let Ok(answer) = self.reader.answers.try_recv() {
+        while let Some(answer) = self.reader.as_ref().and_then(|r| r.answers.try_recv().ok()) {
             is_news |= self.note(answer);
         }
         is_news
@@ -241,11 +312,19 @@ impl Collector {
         let end = Instant::now() + time;
         while self.is_busy {
             let left = end.saturating_duration_since(Instant::now());
-            match self.reader.answers.recv_timeout(left) {
+            let Some(reader) = &self.reader else { return };
+            match reader.answers.recv_timeout(left.min(STEP)) {
                 Ok(answer) => {
                     self.note(answer);
                 }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) if !left.is_zero() => {
+                    if self.look_after_reader() {
+                        let rest = std::mem::take(&mut self.pending);
+                        // Of another reader that has ended there is nothing to wait for either.
+                        self.is_busy = self.send(rest).is_ok();
+                    }
+                }
+                Err(_) => return,
             }
         }
     }
@@ -270,6 +349,7 @@ impl Collector {
             return false;
         };
         let Reading { task, facts, allocator, heap, cost } = *reading;
+        self.pending.retain(|other| *other != task);
         let known = self.known.get_mut(&task.pid).filter(|known| known.stat.start == task.start);
         let Some(known) = known else { return false };
         known.facts = Some(facts);
@@ -392,74 +472,4 @@ fn memory() -> Memory {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::process::{Command, Stdio};
-
-    #[test]
-    fn processes_come_and_go() {
-        let mut child = Command::new("sh")
-            .args(["-c", "ulimit -v 1000000; sh -c 'read line'; exit"])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut collector = Collector::new(&[child.id()], false).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let rows = loop {
-            collector.refresh().unwrap();
-            collector.read_all(Duration::from_secs(20)).unwrap();
-            let rows = collector.rows(false);
-            if rows.len() == 2 && rows.iter().all(|row| row.live.is_some()) {
-                break rows;
-            }
-            assert!(Instant::now() < deadline, "{rows:?}");
-        };
-        for row in &rows {
-            assert_eq!(row.allocator.as_deref(), Some("glibc"));
-            let limit = row.limit.unwrap();
-            // A control group may leave less.
-            assert!(limit.of == BoundOf::ControlGroup || limit.bytes == 1_024_000_000, "{limit:?}");
-            assert!(row.live.unwrap() < row.rss && row.heap_age_s.is_some());
-        }
-        assert!(rows.iter().any(|row| row.parent == child.id()));
-        drop(child.stdin.take());
-        while !Stat::read(child.id()).unwrap().is_zombie() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        collector.refresh().unwrap();
-        assert!(collector.rows(false).is_empty());
-        let dead = collector.rows(true);
-        assert_eq!(dead[0].why_no_heap, Some(Why::Ended));
-        child.wait().unwrap();
-        collector.refresh().unwrap();
-        assert!(collector.rows(true).is_empty());
-        let missing = Collector::new(&[4_194_304], false);
-        assert!(matches!(missing, Err(Error::Process { pid: 4_194_304, .. })));
-    }
-
-    #[test]
-    fn another_program_under_the_same_number_begins_anew() {
-        let own = std::process::id();
-        let mut collector = Collector::new(&[own], false).unwrap();
-        collector.refresh().unwrap();
-        let known = collector.known.get_mut(&own).unwrap();
-        known.heap = Some((1, 2));
-        known.stat.start.time += 1;
-        collector.refresh().unwrap();
-        let rows = collector.rows(false);
-        assert_eq!((rows[0].live, rows[0].why_no_heap), (None, Some(Why::Waiting)));
-        assert_eq!(rows[0].rss_history.len(), 1);
-    }
-
-    #[test]
-    fn rates_are_of_the_last_seconds() {
-        let mut known = Known::new(Stat::default());
-        let now = Instant::now();
-        assert_eq!(known.rate(), None);
-        for second in 0..30 {
-            let rss = if second < 15 { 0 } else { (second - 15) * 1000 };
-            known.history.push_back((now + Duration::from_secs(second), rss));
-        }
-        assert_eq!(known.rate(), Some(1000.0));
-    }
-}
+mod tests;

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use super::row::Why;
 use crate::binding::{Failure, Inspector};
 use crate::heap::{self, Heap, Place};
 use crate::memory::ProcessMemory;
+use crate::position::Position;
 use crate::process::{Keep, Process};
 use crate::stat::{Start, Stat};
 use crate::vitals::{self, Vitals};
@@ -34,7 +36,7 @@ const LOOK_AGAIN: u32 = 2;
 /// The files of so many processes are remembered, then forgotten: programs are replaced.
 const MOST_REMEMBERED: u64 = 10_000;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
     pub pid: u32,
     pub start: Start,
@@ -78,6 +80,8 @@ pub enum Answer {
 pub struct Reader {
     batches: Sender<Batch>,
     pub answers: Receiver<Answer>,
+    /// It may never leave it.
+    pub position: Arc<Position>,
 }
 
 impl Reader {
@@ -85,17 +89,30 @@ impl Reader {
     pub fn start(bounded: bool) -> Result<Reader> {
         let (batches, orders) = channel();
         let (results, answers) = channel();
+        let position = Arc::new(Position::default());
+        let at = position.clone();
         let work = move || {
             let budget = bounded.then(Budget::new);
-            Worker::new(budget).work(&orders, &results);
+            Worker::new(budget).work(&orders, &results, &at);
         };
         threads::spawn(THREAD, work)?;
-        Ok(Reader { batches, answers })
+        Ok(Reader { batches, answers, position })
     }
 
     /// False if the thread has ended, which it never should.
     pub fn ask(&self, batch: Batch) -> bool {
         self.batches.send(batch).is_ok()
+    }
+
+    /// One that is at a process and never comes back, for as long as the other end is kept.
+    #[cfg(test)]
+    pub fn stuck(pid: u32, start: Start) -> (Reader, impl Sized) {
+        let (batches, orders) = channel();
+        let (results, answers) = channel();
+        let position = Arc::new(Position::default());
+        position.set(Some((pid, start)));
+        let end = (orders, results, position.clone());
+        (Reader { batches, answers, position }, end)
     }
 }
 
@@ -148,7 +165,7 @@ impl Worker {
         }
     }
 
-    fn work(&mut self, orders: &Receiver<Batch>, results: &Sender<Answer>) {
+    fn work(&mut self, orders: &Receiver<Batch>, results: &Sender<Answer>, at: &Position) {
         let mut next = orders.recv().ok();
         while let Some(batch) = next.take() {
             self.known.retain(|pid, _| batch.alive.contains(pid));
@@ -158,7 +175,9 @@ impl Worker {
                     break;
                 }
                 let begin = busy();
+                at.set(Some((task.pid, task.start)));
                 let reading = self.read(*task);
+                at.set(None);
                 let cost = busy().saturating_sub(begin);
                 if let Some(budget) = &mut self.budget {
                     budget.spend(cost);

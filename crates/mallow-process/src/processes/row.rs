@@ -76,6 +76,7 @@ pub enum Why {
     NoCounters,
     Changing,
     Unreadable,
+    NoAnswer,
     Ended,
     Kernel,
 }
@@ -89,7 +90,7 @@ impl Why {
             Why::NoPtrace => "no ptrace",
             Why::NoCounters => "no counters",
             Why::Changing => "changing",
-            Why::Unreadable => "unreadable",
+            Why::Unreadable | Why::NoAnswer => "unreadable",
             Why::Ended => "ended",
             Why::Kernel => "kernel",
         }
@@ -105,6 +106,9 @@ impl Why {
             Why::NoCounters => "the heap of its allocator cannot be read from outside",
             Why::Changing => "the heap changed all the time while it was read",
             Why::Unreadable => "what its memory says of the heap cannot be",
+            Why::NoAnswer => {
+                "reading it did not come back: a file that it has mapped may lie on a server that does not answer"
+            }
             Why::Ended => "it has ended, and its parent has not asked how",
             Why::Kernel => "it is a thread of the kernel",
         }

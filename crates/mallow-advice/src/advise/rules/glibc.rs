@@ -3,10 +3,10 @@
 
 use mallow_process::heap::Heap;
 use mallow_process::heap::glibc::{Arena, Heaps};
-use mallow_process::mappings::Runtime;
 
-use super::super::case::{Case, NOTABLE, Seen, percent, size};
+use super::super::case::{Case, NOTABLE, percent, size};
 use super::{Advice, Rule, Step, Verdict};
+use crate::arenas;
 
 const OF: &str = "glibc";
 
@@ -88,7 +88,7 @@ fn trim(case: &Case) -> Verdict {
         ),
         effect: format!(
             "RSS falls by {}, until the same pattern needs it again and pays for it in page faults",
-            size(free)
+            size(heaps.sum(Arena::trimmable))
         ),
         check: Step::words(format!(
             "gdb -p {pid} -batch -ex 'call (int)malloc_trim(0)' stops it for a moment and does it \
@@ -121,15 +121,18 @@ fn threads(case: &Case) -> Verdict {
         Ok(heaps) => heaps,
         Err(verdict) => return verdict,
     };
-    let arenas = heaps.arenas.len() as u64;
+    let count = heaps.arenas.len() as u64;
     let attached = heaps.sum(|arena| arena.threads.unwrap_or(0));
     let most = heaps.arenas.iter().filter_map(|arena| arena.threads).max().unwrap_or(0);
-    let enough = case.process.as_ref().and_then(arenas_enough);
-    if most < 4 || attached < 2 * arenas || enough.is_some_and(|enough| arenas >= enough) {
+    let enough = case
+        .process
+        .as_ref()
+        .and_then(|seen| arenas::enough(seen.runtime, seen.picture.process.cpu_quota));
+    if most < 4 || attached < 2 * count || enough.is_some_and(|enough| count >= enough) {
         return Verdict::Fine;
     }
     Verdict::Found(Advice {
-        evidence: format!("{attached} threads in {arenas} arenas, up to {most} in one"),
+        evidence: format!("{attached} threads in {count} arenas, up to {most} in one"),
         set: Step::words(format!(
             "MALLOC_ARENA_MAX={attached}, or an allocator whose threads have heaps of their own"
         )),
@@ -141,37 +144,23 @@ fn threads(case: &Case) -> Verdict {
     })
 }
 
-/// How many arenas other rules here advise: who follows them is not told the contrary by `threads`.
-fn arenas_enough(seen: &Seen) -> Option<u64> {
-    const OF_RUNTIMES: u64 = 2; // MLW3401, MLW3403
-    match seen.runtime {
-        Runtime::Java | Runtime::Ruby => Some(OF_RUNTIMES),
-        _ => seen.picture.process.cpu_quota.map(arenas_for),
-    }
-}
-
-/// Twice the CPUs of a quota.
-fn arenas_for(quota: f64) -> u64 {
-    (2.0 * quota).ceil().max(2.0) as u64
-}
-
 fn quota(case: &Case) -> Verdict {
     let heaps = match heaps(case) {
         Ok(heaps) => heaps,
         Err(verdict) => return verdict,
     };
     let Some(seen) = &case.process else { return Verdict::Fine };
-    let (arenas, process) = (heaps.arenas.len() as u64, &seen.picture.process);
+    let (count, process) = (heaps.arenas.len() as u64, &seen.picture.process);
     // Without a quota glibc counts right.
     let Some(quota) = process.cpu_quota else { return Verdict::Fine };
     let free = heaps.sum(|arena| arena.chunks.free_resident + arena.chunks.top_resident);
-    if arenas as f64 <= 4.0 * quota.max(1.0) || process.cpus as f64 <= quota || free < NOTABLE {
+    if count as f64 <= 4.0 * quota.max(1.0) || process.cpus as f64 <= quota || free < NOTABLE {
         return Verdict::Fine;
     }
-    let value = arenas_for(quota).to_string();
+    let value = arenas::for_quota(quota).to_string();
     Verdict::Found(Advice {
         evidence: format!(
-            "{arenas} arenas, with {} free but resident, for {quota:.1} CPUs of the control group; the \
+            "{count} arenas, with {} free but resident, for {quota:.1} CPUs of the control group; the \
              machine has {}",
             size(free),
             process.cpus
@@ -191,8 +180,9 @@ fn pinned(case: &Case) -> Verdict {
         Err(verdict) => return verdict,
     };
     let Some(seen) = &case.process else { return Verdict::Fine };
-    // Blocks with mappings of their own pin nothing.
-    let resident = seen.heap_rss.saturating_sub(heaps.mapped.in_use());
+    // Blocks with mappings of their own pin nothing, nor does what others took from the break.
+    let beside = heaps.mapped.in_use().saturating_add(heaps.untold());
+    let resident = seen.heap_rss.saturating_sub(beside);
     let used = heaps.sum(Arena::used);
     let movable = heaps.sum(|arena| arena.chunks.free_resident + arena.chunks.top_resident);
     let pinned = resident.saturating_sub(used + movable);

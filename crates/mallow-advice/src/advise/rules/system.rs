@@ -37,13 +37,13 @@ fn huge_pages(case: &Case) -> Verdict {
     let Some(Seen { picture, heap_rss, heap_huge, .. }) = &case.process else {
         return Verdict::Fine;
     };
-    let Some((_, free)) = picture.heap.used_and_free() else { return Verdict::Fine };
+    let Some(free) = picture.heap.free_resident() else { return Verdict::Fine };
     if *heap_huge < NOTABLE || free < heap_rss / 4 || free < NOTABLE {
         return Verdict::Fine;
     }
     Verdict::Found(Advice {
         evidence: format!(
-            "{} of {} of the heap in huge pages, {} of the heap is free",
+            "{} of {} of the heap in huge pages, {} free but resident",
             size(*heap_huge),
             size(*heap_rss),
             size(free)

@@ -102,6 +102,10 @@ fn free_memory_of_glibc_is_told_with_what_brings_it_back() {
     assert_eq!(ids(&trimmable), ["MLW2102"]);
     let pinned = picture("app", glibc(1, 1, 50 * MIB, 0), Kind::GlibcHeap, 100 * MIB);
     assert_eq!(ids(&pinned), ["MLW2108"]);
+    let mut of_others = glibc(1, 1, 50 * MIB, 0);
+    let Heap::Glibc(heaps) = &mut of_others else { panic!("it is glibc's") };
+    heaps.arenas[0].chunks.foreign = 50 * MIB;
+    assert!(ids(&picture("app", of_others, Kind::GlibcHeap, 100 * MIB)).is_empty());
     let crowded = picture("app", glibc(2, 8, 50 * MIB, 0), Kind::GlibcHeap, 100 * MIB);
     assert_eq!(ids(&crowded), ["MLW2104"]);
 }
@@ -125,6 +129,28 @@ fn runtimes_are_told_only_where_malloc_matters() {
 }
 
 #[test]
+fn runtimes_are_told_only_where_much_of_mallocs_heap_is_free() {
+    let of = |program: &str, used: u64, free: u64| {
+        let (used, free) = (used * MIB, free * MIB);
+        picture(program, glibc(1, 1, used, free), Kind::GlibcHeap, used + free)
+    };
+    for (program, id) in [
+        ("python3.11", "MLW3402"),
+        ("node", "MLW3404"),
+        ("redis-server", "MLW3406"),
+        ("valkey-server", "MLW3406"),
+    ] {
+        assert_eq!(ids(&of(program, 60, 40)), ["MLW2102", id]);
+        assert!(ids(&of(program, 90, 10)).is_empty(), "{program}: it is in use");
+        assert_eq!(ids(&of(program, 30, 30)), ["MLW2102"], "{program}: too small");
+    }
+    let mut python = of("python3.11", 86, 14);
+    assert!(ids(&python).is_empty());
+    python.process.status.insert("Threads".into(), "4".into());
+    assert_eq!(ids(&python), ["MLW3402"], "with threads it is worth it earlier");
+}
+
+#[test]
 fn musl_huge_pages_and_mappings_are_told() {
     let other =
         Heap::Other(mallow_process::heap::Other { name: "musl".into(), ..Default::default() });
@@ -140,6 +166,12 @@ fn musl_huge_pages_and_mappings_are_told() {
     assert_eq!(ids(&own), ["MLW2201"]);
     own.mappings[0].huge = 100 * MIB;
     assert_eq!(ids(&own), ["MLW2201", "MLW2302"]);
+    let mut trimmed = glibc(1, 1, 90 * MIB, 80 * MIB);
+    let Heap::Glibc(heaps) = &mut trimmed else { panic!("it is glibc's") };
+    heaps.arenas[0].chunks.free_resident = 0;
+    let mut trimmed = picture("app", trimmed, Kind::GlibcHeap, 100 * MIB);
+    trimmed.mappings[0].huge = 90 * MIB;
+    assert!(ids(&trimmed).is_empty());
 }
 
 /// What MLW2201 says of 80 MiB that are free, under these options: what to set, and what it brings.

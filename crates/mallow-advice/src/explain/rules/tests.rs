@@ -26,6 +26,12 @@ fn heap(used: u64, whole_pages: u64) -> Report {
     report
 }
 
+/// The arena of such a heap.
+fn arena(report: &mut Report) -> &mut Arena {
+    let Heap::Glibc(heaps) = &mut report.heap else { panic!("it is glibc's") };
+    &mut heaps.arenas[0]
+}
+
 #[test]
 fn what_is_free_is_either_pinned_or_trimmable() {
     assert_eq!(ids(&heap(15 * MIB, MIB)), ["MLW2108"]);
@@ -35,6 +41,61 @@ fn what_is_free_is_either_pinned_or_trimmable() {
     assert!(found.evidence.contains("84.0 MiB of 100 MiB"), "{}", found.evidence);
     assert!(found.evidence.contains("(85 % of the heap is free)"), "{}", found.evidence);
     assert_eq!(found.effect, "malloc_trim would give back 1.00 MiB only");
+}
+
+#[test]
+fn what_others_took_from_the_break_and_what_was_not_read_is_not_pinned() {
+    let mut report = heap(15 * MIB, MIB);
+    arena(&mut report).chunks.foreign = 40 * MIB;
+    let found = findings(&report).remove(0);
+    assert!(found.evidence.contains("44.0 MiB of 60.0 MiB"), "{}", found.evidence);
+    assert!(found.evidence.contains("(75 % of the heap is free)"), "{}", found.evidence);
+    arena(&mut report).chunks.unread = 40 * MIB;
+    assert!(ids(&report).is_empty());
+}
+
+#[test]
+fn malloc_trim_is_said_to_give_back_the_end_of_the_main_arena_alone() {
+    let effects = |report: &Report, id: &str| -> Vec<String> {
+        let found = findings(report).into_iter().filter(|finding| finding.id == id);
+        found.map(|finding| finding.effect + "; " + &finding.remedy).collect()
+    };
+    let mut report = heap(15 * MIB, 2 * MIB);
+    arena(&mut report).chunks.top_resident = 20 * MIB;
+    let Heap::Glibc(heaps) = &mut report.heap else { panic!("it is glibc's") };
+    let mut of_thread = Arena::default();
+    of_thread.chunks.top_resident = 40 * MIB;
+    heaps.arenas.push(of_thread);
+    report.groups.push(group(Kind::GlibcArena, 64 * MIB, 40 * MIB));
+    let threshold = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=131072";
+    let ends = effects(&report, "MLW2103");
+    let both = "up to 60.0 MiB goes back, 20.0 MiB of it by malloc_trim";
+    assert_eq!(ends, [format!("{both}; {threshold}, or malloc_trim(0)")]);
+    let pinned = effects(&report, "MLW2108");
+    assert!(pinned[0].starts_with("malloc_trim would give back 22.0 MiB only"), "{pinned:?}");
+    arena(&mut report).chunks.free_resident = 30 * MIB;
+    let between = effects(&report, "MLW2102");
+    assert!(between[0].starts_with("malloc_trim gives back 50.0 MiB now"), "{between:?}");
+    // Where the break could not grow.
+    arena(&mut report).top_is_mapped = true;
+    let between = effects(&report, "MLW2102");
+    assert!(between[0].starts_with("malloc_trim gives back 30.0 MiB now"), "{between:?}");
+    let ends = effects(&report, "MLW2103");
+    assert_eq!(ends, [format!("up to 60.0 MiB goes back, 0 B of it by malloc_trim; {threshold}")]);
+    arena(&mut report).chunks.top_resident = 0;
+    let ends = effects(&report, "MLW2103");
+    assert!(ends[0].starts_with("up to 40.0 MiB goes back, 0 B of it"), "{ends:?}");
+    assert!(ends[0].ends_with(threshold), "{ends:?}");
+}
+
+#[test]
+fn huge_pages_are_told_of_where_free_memory_is_still_resident() {
+    let is_told = |whole_pages| {
+        let mut report = heap(15 * MIB, whole_pages);
+        report.groups[0].huge = 64 * MIB;
+        ids(&report).contains(&"MLW2302".to_owned())
+    };
+    assert!(is_told(30 * MIB) && !is_told(MIB));
 }
 
 #[test]
@@ -98,6 +159,21 @@ fn a_setting_of_two_arenas_leaves_one_beside_the_main_one() {
     let found = of(3, 128).expect("two arenas of threads");
     assert_eq!(found.evidence, "2 arenas, 128 MiB of VIRT without memory behind it");
     assert_eq!(found.effect, "VIRT falls by about 64.0 MiB, RSS hardly at all");
+}
+
+#[test]
+fn who_follows_one_rule_is_not_told_the_contrary_by_another() {
+    let of = |arenas, quota, runtime| {
+        let arena = Arena { threads: Some(7), ..Arena::default() };
+        let heaps = Heaps { arenas: vec![arena; arenas], ..Heaps::default() };
+        let mut report = Report { heap: Heap::Glibc(heaps), runtime, ..Report::default() };
+        (report.system.cpus, report.system.cpu_quota) = (16, quota);
+        ids(&report)
+    };
+    assert_eq!(of(6, None, Runtime::None), ["MLW2104"]);
+    assert_eq!(of(6, Some(1.0), Runtime::None), ["MLW2105"]);
+    assert_eq!(of(6, Some(4.0), Runtime::None), ["MLW2104"], "MLW2105 would allow 8");
+    assert!(of(6, None, Runtime::Java).is_empty(), "as MLW3401 of advise says");
 }
 
 #[test]
