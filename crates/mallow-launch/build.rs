@@ -60,14 +60,16 @@ fn compile_library(sources: &Path, headers: &Path, mode: &str, soname: &str, lib
     compile_shared(&sources.join("mallow.c"), headers, &flags, soname, library);
 }
 
-/// The recorder. Its own frames are part of the chain of frame pointers that it follows.
+/// The recorder. Its own frames are part of the chain of frame pointers that it follows, and exceptions pass them.
 fn compile_recorder(folder: &Path, sources: &Path, library: &Path) {
-    let flags = ["-fno-builtin", "-fno-omit-frame-pointer"];
+    let flags = ["-fno-builtin", "-fno-omit-frame-pointer", "-fasynchronous-unwind-tables"];
     let file = folder.join("recorder.c");
     compile_shared(&file, sources, &flags, "libmallow-recorder.so", library);
 }
 
-/// One shared object from one C file. It names no libc: its libc symbols bind when it is loaded.
+/// One shared object from one C file. It names no libc: its libc symbols bind when it is loaded, though flags of a
+/// distribution ask for no undefined ones. The table that finds the frames of its code is for profiles: musl's compiler
+/// does not ask for it.
 fn compile_shared(file: &Path, include: &Path, flags: &[&str], soname: &str, library: &Path) {
     // For builds that only have to work, and soon: with 0 to compile takes a third as long.
     println!("cargo::rerun-if-env-changed=MALLOW_LIBRARIES_OPT_LEVEL");
@@ -87,7 +89,8 @@ fn compile_shared(file: &Path, include: &Path, flags: &[&str], soname: &str, lib
         .args([
             "-shared",
             "-nostdlib",
-            "-Wl,-z,lazy,-z,relro,-z,noseparate-code,-z,nodelete,--sort-section=name",
+            "-Wl,-z,lazy,-z,undefs,-z,relro,-z,noseparate-code,-z,nodelete",
+            "-Wl,--sort-section=name,--eh-frame-hdr",
         ])
         .arg(format!("-Wl,-soname,{soname}"))
         .arg("-o")

@@ -139,6 +139,7 @@ fn library_folders() -> Vec<(PathBuf, Option<Libc>)> {
     let mut folders: Vec<(PathBuf, Option<Libc>)> = vec![
         ("/usr/local/lib".into(), None),
         (format!("/usr/local/lib/{arch}-linux-gnu").into(), glibc),
+        ("/usr/local/lib64".into(), glibc),
         (format!("/lib/{arch}-linux-gnu").into(), glibc),
         (format!("/usr/lib/{arch}-linux-gnu").into(), glibc),
         ("/lib64".into(), glibc),

@@ -32,7 +32,7 @@ pub enum Error {
     #[error("The command {} cannot be executed: {reason}.", path.display())]
     NotExecutable { path: PathBuf, reason: String },
 
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", mallow_os::reason(source))]
     Io { what: String, source: std::io::Error },
 }
 

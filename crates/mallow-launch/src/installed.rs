@@ -204,7 +204,7 @@ fn trusted_folders(root: &Path, libc: Option<Libc>) -> Vec<PathBuf> {
 fn candidates(root: &Path, known: &Known, libc: Option<Libc>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = cache(root, libc).into_iter().map(|e| e.path.into()).collect();
     let mut folders = trusted_folders(root, libc);
-    folders.push("/usr/local/lib".into());
+    folders.extend(["/usr/local/lib", "/usr/local/lib64"].map(PathBuf::from));
     folders.push(format!("/usr/local/lib/{}-linux-gnu", std::env::consts::ARCH).into());
     folders.extend(allocator::clang_folders(root));
     for folder in folders {
@@ -257,9 +257,12 @@ mod tests {
         );
         assert!(found.is_bare() && found.libc.is_none());
         // glibc's loader looks there only if its cache says so.
+        for folder in ["usr/local/lib64", "usr/local/lib"] {
+            let root = system(folder);
+            let found = find(root.path(), "mallow").expect("it is there");
+            assert_eq!(found.word, format!("/{folder}/libmallow.so"));
+        }
         let root = system("usr/local/lib");
-        let found = find(root.path(), "mallow").expect("it is there");
-        assert_eq!(found.word, "/usr/local/lib/libmallow.so");
         let found = find(root.path(), "m=/usr/local/lib/libmallow.so").expect("it is there");
         assert_eq!((found.name.as_str(), found.is_bare()), ("m", false));
     }

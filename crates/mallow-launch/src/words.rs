@@ -8,7 +8,23 @@ use crate::error::{Error, Result};
 
 /// The word as a shell understands it.
 pub fn quoted(word: &OsStr) -> String {
-    shell_words::quote(&word.to_string_lossy()).into_owned()
+    match word.to_str() {
+        Some(text) => shell_words::quote(text).into_owned(),
+        None => printed(word.as_bytes()),
+    }
+}
+
+/// Bytes that are no text, by what every shell has. It takes line feeds at the end away, so these stand behind it.
+fn printed(bytes: &[u8]) -> String {
+    let end = bytes.iter().rposition(|&byte| byte != b'\n').map_or(0, |last| last + 1);
+    let (bytes, line_feeds) = bytes.split_at(end);
+    let shown = |&byte: &u8| match byte {
+        b'/' | b'.' | b'_' => char::from(byte).to_string(),
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("\\{byte:03o}"),
+    };
+    let bytes: String = bytes.iter().map(shown).collect();
+    format!("\"$(printf '{bytes}'){}\"", "\n".repeat(line_feeds.len()))
 }
 
 /// Several of them, with spaces in between.
@@ -46,6 +62,16 @@ mod tests {
         assert_eq!(split(&line(&words)).unwrap(), words);
         assert!(split("ls 'a b").is_err());
         assert_eq!(line(["ls", "-l"]), "ls -l");
+    }
+
+    #[test]
+    fn what_is_no_text_is_what_a_shell_makes_of_it() {
+        for bytes in [&b"/a\xff"[..], b"-\xff1 %s'\"$x\\", b"\xff\n\n", b"it's"] {
+            let script = format!("printf %s {}", quoted(OsStr::from_bytes(bytes)));
+            let mut shell = std::process::Command::new("/bin/sh");
+            let output = shell.arg("-c").arg(&script).output().unwrap();
+            assert_eq!(output.stdout, bytes, "{script}");
+        }
     }
 
     #[test]

@@ -164,8 +164,9 @@ pub fn run_sampled(
     // What the command left running would disturb the next run.
     let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
     // It may have passed the limit between two looks.
+    let peak = peak(usage, begun.bytes());
     let is_over = sampler.root == child.id()
-        && limits.memory.is_some_and(|limit| usage.peak_rss_bytes > limit);
+        && limits.memory.zip(peak).is_some_and(|(limit, peak)| peak > limit as f64);
     let cut = cut.or(is_over.then_some(Outcome::OverMemory));
     let outcome = cut.unwrap_or(ending.into());
     let values = reading.finish();

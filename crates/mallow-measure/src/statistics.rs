@@ -6,7 +6,13 @@
 //! allocators do not differ, swapping them within a round changes nothing, so the differences are
 //! symmetric about zero whatever the noise looks like, which is all that the test assumes.
 
+use std::f64::consts::{LN_2, TAU};
+
 use serde::Serialize;
+
+/// Of more pairs the sums of ranks are taken as nearly normal: to count them takes the third power of the
+/// number of pairs.
+const MOST_EXACT: usize = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
@@ -16,7 +22,10 @@ pub struct Interval {
 
 /// The median; `None` of nothing.
 pub fn median(values: &[f64]) -> Option<f64> {
-    let sorted = sorted(values);
+    middle(&sorted(values))
+}
+
+fn middle(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     match sorted.len() {
         0 => None,
@@ -30,15 +39,16 @@ pub fn median(values: &[f64]) -> Option<f64> {
 pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     let sorted = sorted(values);
     let n = sorted.len();
-    let mut probability = 0.5f64.powi(i32::try_from(n).ok()?);
+    // Half to the power of n, with which it begins, is too small for a number from 1,075 values on.
+    let mut logarithm = -LN_2 * n as f64;
     let mut tail = 0.0;
     let mut cut = 0;
     while cut < n / 2 {
-        tail += probability;
+        tail += logarithm.exp();
         if 2.0 * tail > 1.0 - confidence {
             break;
         }
-        probability *= (n - cut) as f64 / (cut + 1) as f64;
+        logarithm += ((n - cut) as f64 / (cut + 1) as f64).ln();
         cut += 1;
     }
     (cut > 0).then(|| Interval { low: sorted[cut - 1], high: sorted[n - cut] })
@@ -57,7 +67,7 @@ pub struct Comparison {
     pub ratio: f64,
     /// `None` where there are too few pairs for this confidence.
     pub interval: Option<Interval>,
-    /// Two-sided, exact, of the single test.
+    /// Two-sided, of the single test; exact up to 200 pairs.
     pub p_value: f64,
     pub pairs: usize,
 }
@@ -65,8 +75,9 @@ pub struct Comparison {
 /// Compares pairs of (baseline, other); both positive. `None` of nothing.
 pub fn compare_pairs(pairs: &[(f64, f64)], confidence: f64) -> Option<Comparison> {
     let differences: Vec<f64> = pairs.iter().map(|(base, other)| (other / base).ln()).collect();
-    let means = sorted(&walsh_averages(&differences));
-    let estimate = median(&means)?;
+    let mut means = walsh_averages(&differences);
+    means.sort_unstable_by(f64::total_cmp);
+    let estimate = middle(&means)?;
     let cut = signed_rank_cut(differences.len(), 1.0 - confidence);
     let interval = (cut > 0)
         .then(|| Interval { low: means[cut - 1].exp(), high: means[means.len() - cut].exp() });
@@ -100,8 +111,71 @@ fn sum_distribution(weights: &[usize]) -> Vec<f64> {
     distribution
 }
 
+/// The sums that random signs give to many weights, as nearly normal.
+///
+/// Far ones are rarer than normal ones by the fourth cumulant, which is taken into account (the expansion
+/// of Cornish and Fisher). The cut of 200 pairs is then what it is, or at high confidence one in thousands
+/// lower, which makes the interval wider; p-values down to 0.0001 are right to half a percent.
+struct Normal {
+    mean: f64,
+    deviation: f64,
+    /// Kurtosis: below zero.
+    excess: f64,
+}
+
+impl Normal {
+    fn of(weights: &[usize]) -> Normal {
+        let powers = |power| weights.iter().map(|weight| (*weight as f64).powi(power)).sum::<f64>();
+        let variance = powers(2) / 4.0;
+        let excess = -powers(4) / 8.0 / (variance * variance);
+        Normal { mean: powers(1) / 2.0, deviation: variance.sqrt(), excess }
+    }
+
+    /// The probability of at most this sum, where the next one is a step more.
+    fn tail(&self, sum: usize, step: f64) -> f64 {
+        let at = (sum as f64 + step / 2.0 - self.mean) / self.deviation;
+        normal_tail(at - self.excess / 24.0 * (at.powi(3) - 3.0 * at))
+    }
+}
+
+/// The probability of less than this in the standard normal distribution: by its series near the middle,
+/// by its continued fraction farther out.
+fn normal_tail(at: f64) -> f64 {
+    let density = (-at * at / 2.0).exp() / TAU.sqrt();
+    if at < -3.0 {
+        return density / (1..=60).rev().fold(-at, |rest, n| f64::from(n) / rest - at);
+    }
+    let mut term = at;
+    let mut sum = at;
+    for n in 1..=100 {
+        term *= at * at / f64::from(2 * n + 1);
+        sum += term;
+    }
+    0.5 + density * sum
+}
+
 /// How many of the smallest (and largest) Walsh averages lie outside the interval.
 fn signed_rank_cut(n: usize, alpha: f64) -> usize {
+    if n > MOST_EXACT { normal_cut(n, alpha) } else { exact_cut(n, alpha) }
+}
+
+fn normal_cut(n: usize, alpha: f64) -> usize {
+    let ranks: Vec<usize> = (1..=n).collect();
+    let sums = Normal::of(&ranks);
+    // The first sum whose tail is too much; half of all sums is.
+    let (mut low, mut high) = (0, n * (n + 1) / 4);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if 2.0 * sums.tail(middle, 1.0) > alpha {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}
+
+fn exact_cut(n: usize, alpha: f64) -> usize {
     let ranks: Vec<usize> = (1..=n).collect();
     let mut tail = 0.0;
     for (sum, probability) in sum_distribution(&ranks).iter().enumerate() {
@@ -113,7 +187,7 @@ fn signed_rank_cut(n: usize, alpha: f64) -> usize {
     0
 }
 
-/// The exact two-sided p-value; ties share their mean rank, zeros are left out.
+/// The two-sided p-value; ties share their mean rank, zeros are left out.
 fn signed_rank_p(differences: &[f64]) -> f64 {
     let mut nonzero: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
     nonzero.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
@@ -130,7 +204,11 @@ fn signed_rank_p(differences: &[f64]) -> f64 {
         nonzero.iter().zip(&doubled).filter(|(d, _)| **d > 0.0).map(|(_, r)| r).sum();
     let total: usize = doubled.iter().sum();
     let extreme = positive.min(total - positive);
-    let tail: f64 = sum_distribution(&doubled)[..=extreme].iter().sum();
+    let tail = if doubled.len() > MOST_EXACT {
+        Normal::of(&doubled).tail(extreme, 2.0)
+    } else {
+        sum_distribution(&doubled)[..=extreme].iter().sum()
+    };
     (2.0 * tail).min(1.0)
 }
 
@@ -189,6 +267,52 @@ mod tests {
         // Five values reach 93.75 % at most.
         assert_eq!(median_interval(&values[..5], 0.95), None);
         assert!(median_interval(&values[..6], 0.95).is_some());
+    }
+
+    #[test]
+    fn median_interval_stays_what_it_is_with_many_values() {
+        // By sums of whole binomial coefficients.
+        for (n, cut) in
+            [(999, 469), (1000, 469), (1074, 505), (1075, 505), (2000, 956), (10_000, 4902)]
+        {
+            let values: Vec<f64> = (1..=n).map(f64::from).collect();
+            let (low, high) = (f64::from(cut), f64::from(n + 1 - cut));
+            assert_eq!(median_interval(&values, 0.95), Some(Interval { low, high }), "n = {n}");
+        }
+    }
+
+    #[test]
+    fn sums_of_many_ranks_are_as_good_as_normal() {
+        for (claims, most) in [(1, 0), (3, 0), (10, 0), (30, 1), (1000, 1)] {
+            let alpha = 0.05 / f64::from(claims);
+            let (exact, normal) = (exact_cut(MOST_EXACT, alpha), normal_cut(MOST_EXACT, alpha));
+            assert!((normal..=normal + most).contains(&exact), "{claims}: {normal}, not {exact}");
+        }
+        assert_eq!(signed_rank_cut(MOST_EXACT, 0.05), 8445);
+        assert_eq!(signed_rank_cut(MOST_EXACT + 1, 0.05), 8533);
+        assert_eq!(signed_rank_cut(10_000, 0.05), 24_436_672);
+        let ranks: Vec<usize> = (1..=MOST_EXACT).collect();
+        let (exact, normal) = (sum_distribution(&ranks), Normal::of(&ranks));
+        for sum in [6800, 7000, 8000, 9000, 10_000, 10_050] {
+            let tail: f64 = exact[..=sum].iter().sum();
+            assert!((normal.tail(sum, 1.0) / tail - 1.0).abs() < 0.01, "{sum}");
+        }
+    }
+
+    #[test]
+    fn many_pairs_are_compared_too() {
+        let pairs: Vec<(f64, f64)> =
+            (0..1200).map(|n| (1.0, 0.9 + 0.1 * f64::from(n % 11) / 10.0)).collect();
+        let comparison = compare_pairs(&pairs, 0.95).unwrap();
+        let interval = comparison.interval.unwrap();
+        assert!(0.945 < interval.low && interval.low < interval.high && interval.high < 0.955);
+        assert!(comparison.p_value < 1e-9, "{}", comparison.p_value);
+        let turned: Vec<(f64, f64)> = pairs
+            .iter()
+            .enumerate()
+            .map(|(n, (a, b))| if n % 2 == 0 { (*a, *b) } else { (*b, *a) })
+            .collect();
+        assert!(compare_pairs(&turned, 0.95).unwrap().p_value > 0.05);
     }
 
     #[test]

@@ -103,11 +103,11 @@ impl Judge {
         Some(self.of(self.compare(pairs)?))
     }
 
-    /// The same for what comes out the same each time. No test is needed then, and one round will do:
-    /// the ratio lies between the extremes, or this near to the only one.
-    pub fn versus_exact(self, pairs: &[(f64, f64)]) -> Option<Versus> {
+    /// The same for what comes out the same each time, but for this part (0.07 for 7 %) where it is known to vary. No
+    /// test is needed then, and one round will do: the ratio lies this near to that of each.
+    pub fn versus_exact(self, pairs: &[(f64, f64)], varies: f64) -> Option<Versus> {
         let mut comparison = self.compare(pairs)?;
-        comparison.interval = comparison.interval.or_else(|| exact_interval(pairs));
+        comparison.interval = comparison.interval.or_else(|| exact_interval(pairs, varies));
         Some(self.of(comparison))
     }
 
@@ -124,15 +124,13 @@ impl Judge {
     }
 }
 
-fn exact_interval(pairs: &[(f64, f64)]) -> Option<Interval> {
+fn exact_interval(pairs: &[(f64, f64)], varies: f64) -> Option<Interval> {
+    let apart = 1.0 + varies.max(SAME);
     let ratios = || pairs.iter().map(|(base, other)| other / base);
     let low = ratios().fold(f64::INFINITY, f64::min);
     let high = ratios().fold(0.0, f64::max);
-    match pairs.len() {
-        0 => None,
-        1 => Some(Interval { low: low / (1.0 + SAME), high: high * (1.0 + SAME) }),
-        _ => (high <= low * (1.0 + SAME)).then_some(Interval { low, high }),
-    }
+    let is_exact = !pairs.is_empty() && high <= low * apart;
+    is_exact.then_some(Interval { low: high / apart, high: low * apart })
 }
 
 #[cfg(test)]
@@ -158,16 +156,32 @@ mod tests {
 
     #[test]
     fn equal_rounds_need_no_test() {
-        let interval = exact_interval(&[(100.0, 90.0), (100.1, 90.0)]).unwrap();
-        assert!(interval.low > 0.899 && interval.high <= 0.9);
-        let one = exact_interval(&[(100.0, 90.0)]).unwrap();
+        let interval = exact_interval(&[(100.0, 90.0), (100.1, 90.0)], 0.0).unwrap();
+        assert!(interval.low > 0.895 && interval.high < 0.904, "{interval:?}");
+        let one = exact_interval(&[(100.0, 90.0)], 0.0).unwrap();
         assert!(one.low < 0.9 && one.high > 0.9 && one.high < 0.905, "{one:?}");
-        assert_eq!(exact_interval(&[]), None);
-        let judge = Judge::new(10, 2.0);
-        let verdict = |other| judge.versus_exact(&[(100.0, other)]).map(|versus| versus.verdict);
-        assert_eq!(verdict(90.0), Some(Verdict::Less));
-        assert_eq!(verdict(100.5), Some(Verdict::NoDifference));
-        assert_eq!(exact_interval(&[(100.0, 90.0), (100.0, 92.0)]), None);
+        assert_eq!(exact_interval(&[], 0.0), None);
+        assert_eq!(verdict_of_one(90.0, 0.0), Some(Verdict::Less));
+        assert_eq!(verdict_of_one(100.5, 0.0), Some(Verdict::NoDifference));
+        assert_eq!(exact_interval(&[(100.0, 90.0), (100.0, 92.0)], 0.0), None);
+    }
+
+    /// Of a round with 100 for the baseline.
+    fn verdict_of_one(other: f64, varies: f64) -> Option<Verdict> {
+        Judge::new(10, 2.0).versus_exact(&[(100.0, other)], varies).map(|versus| versus.verdict)
+    }
+
+    #[test]
+    fn what_varies_by_so_much_differs_by_more() {
+        assert_eq!(verdict_of_one(95.0, 0.0), Some(Verdict::Less));
+        assert_eq!(verdict_of_one(95.0, 0.07), Some(Verdict::Inconclusive));
+        assert_eq!(verdict_of_one(100.0, 0.07), Some(Verdict::Inconclusive));
+        assert_eq!(verdict_of_one(105.0, 0.07), Some(Verdict::Inconclusive));
+        assert_eq!(verdict_of_one(90.0, 0.07), Some(Verdict::Less));
+        assert_eq!(verdict_of_one(110.0, 0.07), Some(Verdict::More));
+        let two = exact_interval(&[(100.0, 90.0), (100.0, 95.0)], 0.07).unwrap();
+        assert!(two.low < 0.89 && two.high > 0.96 && two.high < 0.97, "{two:?}");
+        assert_eq!(exact_interval(&[(100.0, 90.0), (100.0, 97.0)], 0.07), None);
     }
 
     #[test]

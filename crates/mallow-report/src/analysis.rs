@@ -202,6 +202,13 @@ impl Analysis {
         if address == 0 {
             return;
         }
+        let process = self.findings.threads[thread].process as usize;
+        let block = self.findings.processes[process].heap.remove(address);
+        self.freed(time, thread, address, block);
+    }
+
+    /// A block that was live until now is given back, or one that nobody knows.
+    fn freed(&mut self, time: u64, thread: usize, address: u64, block: Option<Block>) {
         let findings = &mut self.findings;
         let state = &mut findings.threads[thread];
         let temporary = state.last_address == address;
@@ -209,7 +216,7 @@ impl Analysis {
             state.last_address = 0;
         }
         let process = state.process as usize;
-        let Some(block) = findings.processes[process].heap.remove(address) else {
+        let Some(block) = block else {
             findings.processes[process].unknown_frees += 1;
             findings.timeline.freed(time, findings.peak.live.bytes);
             return;
@@ -229,16 +236,24 @@ impl Analysis {
 
     /// The block goes on under its new address and size, from the stack of the realloc.
     fn reallocate(&mut self, time: u64, thread: usize, call: &Call) {
-        if call.address == 0 {
-            // realloc(p, 0), as a libc understands it that returns nothing for it.
-            self.free(time, thread, call.old);
-            return;
-        }
         let findings = &mut self.findings;
         let process = findings.threads[thread].process as usize;
         // One that took no time let nobody in between.
         let begun = if call.took == 0 { u64::MAX } else { time.saturating_sub(call.took) };
-        let born_ns = match findings.processes[process].heap.remove_old(call.old, begun) {
+        let old = findings.processes[process].heap.remove_old(call.old, begun);
+        if call.address == 0 {
+            // realloc(p, 0), as a libc understands it that returns nothing for it.
+            match old {
+                Old::Live(block) => self.freed(time, thread, call.old, Some(block)),
+                Old::Displaced(_) => {
+                    findings.lost_frees -= 1;
+                    findings.timeline.freed(time, findings.peak.live.bytes);
+                }
+                Old::Unknown => self.freed(time, thread, call.old, None),
+            }
+            return;
+        }
+        let born_ns = match old {
             Old::Live(block) => {
                 findings.release(process, call.old, &block, BlockEnd::Resized);
                 block.born_ns

@@ -222,20 +222,23 @@ fn an_address_given_away_during_a_realloc_is_not_a_lost_free() {
     let call = |op, size, address, old, took| {
         Event::Call(Call { op, size, address, old, took, ..Call::default() })
     };
-    let records = [
-        record(0, 0, Event::Process(Box::new(Process { id: 1, ..Process::default() }))),
-        record(0, 1, Event::Thread(Thread { process: 1, tid: 1, name: String::new() })),
-        record(0, 2, Event::Thread(Thread { process: 1, tid: 2, name: String::new() })),
-        record(10, 1, call(Op::Malloc, 100, 0x1000, 0, 0)),
-        record(30, 2, call(Op::Malloc, 50, 0x1000, 0, 0)),
-        record(40, 1, call(Op::Realloc, 200, 0x2000, 0x1000, 20)),
-        record(50, 2, call(Op::Free, 0, 0x1000, 0, 0)),
-        record(60, 1, call(Op::Free, 0, 0x2000, 0, 0)),
-    ];
-    let (summary, _) = analyse(&records);
-    let totals = &summary.totals;
-    assert_eq!((totals.lost_frees, totals.unknown_frees, totals.leaked.blocks), (0, 0, 0));
-    assert_eq!(totals.allocated.blocks, 3);
+    // Of no bytes, for which nothing is returned, as well.
+    for (size, moved, blocks) in [(200, 0x2000, 3), (0, 0, 2)] {
+        let records = [
+            record(0, 0, Event::Process(Box::new(Process { id: 1, ..Process::default() }))),
+            record(0, 1, Event::Thread(Thread { process: 1, tid: 1, name: String::new() })),
+            record(0, 2, Event::Thread(Thread { process: 1, tid: 2, name: String::new() })),
+            record(10, 1, call(Op::Malloc, 100, 0x1000, 0, 0)),
+            record(30, 2, call(Op::Malloc, 50, 0x1000, 0, 0)),
+            record(40, 1, call(Op::Realloc, size, moved, 0x1000, 20)),
+            record(50, 2, call(Op::Free, 0, 0x1000, 0, 0)),
+            record(60, 1, call(Op::Free, 0, moved, 0, 0)),
+        ];
+        let (summary, _) = analyse(&records);
+        let totals = &summary.totals;
+        assert_eq!((totals.lost_frees, totals.unknown_frees, totals.leaked.blocks), (0, 0, 0));
+        assert_eq!(totals.allocated.blocks, blocks);
+    }
 }
 
 #[test]

@@ -27,13 +27,24 @@ impl Constraint {
         }
     }
 
-    /// Memory has to hold in every run, for one that passes it is killed; the others in the middle.
+    /// Memory has to hold in every run, for one that passes it is killed; the others in the middle. Of a run
+    /// whose peak is not known it is what that was at most (`is_bound`).
     pub fn worst(self, trials: &[&Trial]) -> Option<f64> {
         let values: Vec<f64> = trials.iter().map(|trial| self.value(trial)).collect();
         match self.figure {
             Figure::Rss => values.into_iter().reduce(f64::max),
             Figure::Time | Figure::Cpu => statistics::median(&values),
         }
+    }
+
+    /// Whether the figure was at most `worst`, and nobody knows what it was.
+    pub fn is_bound(self, trials: &[&Trial]) -> bool {
+        let worst = self.worst(trials);
+        let is_it = |trial: &&&Trial| Some(trial.peak_rss) == worst;
+        let mut worst_ones = trials.iter().filter(is_it).peekable();
+        self.figure == Figure::Rss
+            && worst_ones.peek().is_some()
+            && worst_ones.all(|trial| trial.is_peak_of_start)
     }
 
     pub fn holds(self, trials: &[&Trial]) -> bool {
@@ -55,5 +66,12 @@ mod tests {
         assert!(limit(Figure::Time, 2.0).holds(&all));
         assert!(!limit(Figure::Rss, 20.0).holds(&all) && limit(Figure::Rss, 51.0).holds(&all));
         assert!(!limit(Figure::Rss, 20.0).holds(&[]), "nothing ran");
+        let rss = limit(Figure::Rss, 20.0);
+        assert!(!rss.is_bound(&all) && !rss.is_bound(&[]));
+        let small = Trial { is_peak_of_start: true, ..trial(1.0, 50.0) };
+        assert!(
+            rss.is_bound(&[&small, &trials[0]]) && !limit(Figure::Time, 20.0).is_bound(&[&small])
+        );
+        assert!(!rss.is_bound(&[&small, &trials[2]]), "one run is known to have had as much");
     }
 }

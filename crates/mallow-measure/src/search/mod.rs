@@ -98,8 +98,6 @@ pub struct Search<'a, E> {
     pub runs: (u32, Duration),
     /// What the calls before took.
     pub before: Duration,
-    /// The command has failed under the defaults too, so it fails now and then whatever is set.
-    pub defaults_failed: bool,
 }
 
 /// Of what was ended by SIGKILL, as for taking too long: that is not tried again.
@@ -117,19 +115,7 @@ impl<'a, E> Search<'a, E> {
         start: Instant,
     ) -> Search<'a, E> {
         let (runs, before) = ((0, Duration::ZERO), Duration::from_secs_f64(state.took_s));
-        let defaults_failed = false;
-        Search {
-            aim,
-            candidates,
-            state,
-            keep,
-            interrupted,
-            progress,
-            start,
-            runs,
-            before,
-            defaults_failed,
-        }
+        Search { aim, candidates, state, keep, interrupted, progress, start, runs, before }
     }
 }
 
@@ -464,7 +450,7 @@ impl<E: From<Error>, W: Fn(&Search<E>, u32) -> bool> rounds::Session for Running
             _ => false,
         };
         if may_be_chance && !search.stopped() {
-            search.defaults_failed |= candidate == DEFAULTS;
+            search.state.defaults_failed |= candidate == DEFAULTS;
             outcome = self.bench.run(candidate, search.candidate(candidate))?;
         }
         search.runs = (search.runs.0 + 1, search.runs.1 + begin.elapsed());

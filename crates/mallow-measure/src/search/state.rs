@@ -45,6 +45,8 @@ pub struct File {
     /// Of all calls so far.
     took_s: f64,
     candidates: Option<(usize, u32, u32)>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    defaults_failed: bool,
     trials: Vec<Line>,
 }
 
@@ -56,12 +58,21 @@ pub struct State {
     /// How many candidates the budget allowed, the rounds of the first step, and the fewest of the
     /// confirmation.
     pub schedule: Option<(usize, u32, u32)>,
+    /// The command has failed under the defaults too, so it fails now and then whatever is set.
+    pub defaults_failed: bool,
     pub trials: BTreeMap<Place, Outcome>,
 }
 
 impl State {
     pub fn new(subject: Subject, seed: u64) -> State {
-        State { subject, seed, took_s: 0.0, schedule: None, trials: BTreeMap::new() }
+        State {
+            subject,
+            seed,
+            took_s: 0.0,
+            schedule: None,
+            defaults_failed: false,
+            trials: BTreeMap::new(),
+        }
     }
 
     pub fn file(&self) -> File {
@@ -76,6 +87,7 @@ impl State {
             seed: self.seed,
             took_s: self.took_s,
             candidates: self.schedule,
+            defaults_failed: self.defaults_failed,
             trials: self.trials.iter().map(line).collect(),
         }
     }
@@ -103,6 +115,7 @@ impl State {
             seed: file.seed,
             took_s: file.took_s,
             schedule: file.candidates,
+            defaults_failed: file.defaults_failed,
             trials,
         })
     }
