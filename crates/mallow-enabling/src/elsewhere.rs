@@ -35,6 +35,7 @@ pub struct Elsewhere {
 pub struct Other {
     pub place: String,
     pub allocator: String,
+    #[serde(serialize_with = "mallow_process::lossy::path")]
     pub file: PathBuf,
     /// What undoes it, as in "remove the package mallow-global".
     pub remedy: String,

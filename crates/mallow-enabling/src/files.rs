@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
-//! Files that are put into a system whole, or not at all.
+//! Files that are put into a system whole, or not at all. Whoever owns a folder, which may be another user than the one
+//! who runs this, can put something else in the place of each file in it at any time: what is known of a file, and what
+//! is changed of it, is of the one that was opened.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{AccessFlags, Gid, Uid, access, chown, geteuid};
+use nix::libc::{ELOOP, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{AccessFlags, access, geteuid};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -52,18 +56,34 @@ impl Kept {
 
 /// What a file is now; `None` if there is none.
 pub fn read(path: &Path) -> Result<Option<Kept>> {
-    let metadata = match fs::symlink_metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(refused(path, error)),
-    };
-    if !metadata.is_file() {
-        return Err(Error::Unsupported(format!(
+    match read_if_plain(path) {
+        Ok(Some(kept)) => Ok(Some(kept)),
+        Ok(None) => Err(Error::Unsupported(format!(
             "{} is a link, a folder or a pipe, and mallow replaces plain files only. Move it away first.",
             path.display()
-        )));
+        ))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(refused(path, error)),
     }
-    let bytes = fs::read(path).map_err(|error| refused(path, error))?;
+}
+
+/// `None` of what is no plain file.
+fn read_if_plain(path: &Path) -> std::io::Result<Option<Kept>> {
+    // That a pipe is opened is something that it notices.
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Ok(None);
+    }
+    let flags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Err(error) if error.raw_os_error() == Some(ELOOP) => return Ok(None),
+        opened => opened?,
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
     Ok(Some(Kept {
         content: Content::new(bytes),
         mode: metadata.mode() & 0o7777,
@@ -94,7 +114,7 @@ pub fn write(path: &Path, content: &Content, mode: u32, owner: Option<(u32, u32)
             if let Some((uid, gid)) = owner
                 && geteuid().is_root()
             {
-                chown(&draft, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+                fchown(&file, Some(uid), Some(gid))?;
                 // A change of owner takes the bits of setuid and setgid away.
                 file.set_permissions(fs::Permissions::from_mode(mode))?;
             }
@@ -131,8 +151,16 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Fails if a link on the way to a file of the system `root` leads out of that system, or nowhere.
+/// Fails if a link on the way to a file of the system `root` leads out of that system, or nowhere, or if `..` might. Out
+/// of the system that runs there is no way.
 pub fn check_way(root: &Path, path: &Path) -> Result<()> {
+    if root != Path::new("/") && crate::has_way_up(path) {
+        return Err(Error::Unsupported(format!(
+            "The path {} has .. in it, which may lead out of {}. Give it without.",
+            path.display(),
+            root.display()
+        )));
+    }
     let is_there = |folder: &&Path| folder.symlink_metadata().is_ok();
     let Some(folder) = path.ancestors().skip(1).find(is_there) else { return Ok(()) };
     let where_to = match folder.canonicalize() {
@@ -164,19 +192,19 @@ pub fn missing_folders(path: &Path) -> Vec<PathBuf> {
 }
 
 pub fn make_folders(folders: &[PathBuf]) -> Result<()> {
-    for folder in folders {
-        match DirBuilder::new().mode(0o755).create(folder) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(refused(folder, error)),
-            // The umask of a root shell must not shut others out of a folder of the system.
-            Ok(()) if geteuid().is_root() => {
-                fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
-                    .map_err(|error| refused(folder, error))?;
-            }
-            Ok(()) => {}
-        }
+    // The umask of a root shell must not shut others out of a folder of the system, and a change of its rights
+    // afterwards would be one of what has its name by then.
+    let usual = Mode::S_IWGRP | Mode::S_IWOTH;
+    let own = geteuid().is_root().then(|| umask(usual));
+    let make = |folder: &PathBuf| match DirBuilder::new().mode(0o755).create(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(refused(folder, error)),
+        _ => Ok(()),
+    };
+    let made = folders.iter().try_for_each(make);
+    if let Some(own) = own {
+        umask(own);
     }
-    Ok(())
+    made
 }
 
 /// Those in which nobody has put anything.
@@ -205,5 +233,40 @@ pub fn refused(path: &Path, error: std::io::Error) -> Error {
              in the image that it is made from, with --root."
         )),
         _ => Error::Io { what: format!("{what} cannot be changed"), source: error },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// As the owner of a folder can do it while root looks at a file there.
+    #[test]
+    fn a_link_that_takes_the_place_of_a_file_is_never_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("secret"), "secret").unwrap();
+        fs::write(path("file"), "own").unwrap();
+        let is_over = AtomicBool::new(false);
+        let swap = || {
+            while !is_over.load(Ordering::Relaxed) {
+                fs::write(path("new"), "own").unwrap();
+                fs::rename(path("new"), path("file")).unwrap();
+                symlink(path("secret"), path("new")).unwrap();
+                fs::rename(path("new"), path("file")).unwrap();
+            }
+        };
+        let seen: Vec<Kept> = std::thread::scope(|scope| {
+            scope.spawn(swap);
+            let found = (0..50_000).filter_map(|_| read(&path("file")).ok().flatten());
+            let found = found.collect();
+            is_over.store(true, Ordering::Relaxed);
+            found
+        });
+        let is_own = |kept: &Kept| kept.content == Content::Text("own".into());
+        assert!(!seen.is_empty() && seen.iter().all(is_own));
     }
 }

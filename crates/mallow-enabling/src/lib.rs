@@ -15,7 +15,8 @@ mod record;
 mod time;
 pub mod wildcards;
 
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize, Serializer};
@@ -79,6 +80,33 @@ impl Place {
     }
 }
 
+/// Absolute, and without `..`, each of which takes the folder before it away, as `cd` has it: the record of a system that
+/// is an image by then names no file otherwise.
+pub fn absolute(path: &Path) -> std::io::Result<PathBuf> {
+    let mut absolute = PathBuf::new();
+    for part in std::path::absolute(path)?.components() {
+        if part == Component::ParentDir {
+            absolute.pop();
+        } else {
+            absolute.push(part);
+        }
+    }
+    Ok(absolute)
+}
+
+/// Behind a folder that is not there, or not yet, nobody can tell where it leads.
+fn has_way_up(path: &Path) -> bool {
+    path.components().any(|part| part == Component::ParentDir)
+}
+
+/// Whether nobody but root can have put the file there: all that is there of the way to it is of whom `/` is. In a
+/// namespace of users that may be nobody.
+fn is_of_root(file: &Path) -> bool {
+    let owner = |at: &Path| at.metadata().ok().map(|found| found.uid());
+    let root = owner(Path::new("/"));
+    file.ancestors().filter_map(owner).all(|uid| uid == 0 || Some(uid) == root)
+}
+
 /// As reports have it.
 pub fn described<S: Serializer>(
     place: &Place,
@@ -116,6 +144,12 @@ impl System {
         within(&self.root, path)
     }
 
+    /// The other way round: a path that is seen from here, as this system sees it.
+    pub fn seen(&self, path: &Path) -> PathBuf {
+        path.strip_prefix(&self.root)
+            .map_or_else(|_| path.to_owned(), |below| Path::new("/").join(below))
+    }
+
     /// The record of what only this user sees changed is the user's own.
     pub fn record_for(&self, place: &Place) -> Result<PathBuf> {
         let is_own = match place {
@@ -129,6 +163,21 @@ impl System {
     /// All that there may be, for this user.
     pub fn records(&self) -> Vec<PathBuf> {
         std::iter::once(self.system_record()).chain(self.own_record().ok()).collect()
+    }
+
+    /// Where sudo keeps HOME the own record is another user's, who may have written anything there: root changes nothing
+    /// that it names. That of an image names what lies in there, whoever wrote it.
+    pub fn check_records(&self) -> Result<()> {
+        let own = self.own_record().ok().filter(|file| file.exists());
+        let is_roots =
+            |file: &PathBuf| self.is_running() && geteuid().is_root() && !is_of_root(file);
+        own.filter(is_roots).map_or(Ok(()), |file| {
+            Err(Error::Permission(format!(
+                "{} is the record of another user, which root does not follow. Undo what it names as that \
+                 user, without sudo, and what root has enabled with the HOME of root (sudo -H).",
+                file.display()
+            )))
+        })
     }
 
     fn system_record(&self) -> PathBuf {
@@ -152,4 +201,23 @@ fn home_folder(variable: &str, below_home: &str) -> Result<PathBuf> {
     absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home))).ok_or_else(|| {
         Error::Usage("HOME is not set, so there is no place for a user's own files. Set it.".into())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absolute_path_has_no_way_up() {
+        let here = std::env::current_dir().unwrap();
+        let above = here.parent().unwrap_or(Path::new("/"));
+        for (path, expected) in [
+            ("/opt/none/../bin/", Path::new("/opt/bin")),
+            ("/../../opt/./bin", Path::new("/opt/bin")),
+            ("..", above),
+            ("bin", &*here.join("bin")),
+        ] {
+            assert_eq!(absolute(Path::new(path)).unwrap(), expected, "{path}");
+        }
+    }
 }

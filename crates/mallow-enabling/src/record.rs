@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::files::{self, Content, Kept};
-use crate::{Place, Stamp, System, now};
+use crate::{Place, Stamp, System, has_way_up, now};
 
 const SCHEMA: &str = "mallow.enabled/1";
 /// To lock the record's folder: each that fails is the end of another call, which took the folder away.
@@ -46,7 +46,7 @@ pub struct Entry {
     /// What mallow wrote: the last one holds. The one before it is there if the last change was
     /// interrupted.
     written: Vec<Content>,
-    /// Made for the file, the outermost first.
+    /// Made for the file, the outermost first, as the system sees them.
     folders: Vec<PathBuf>,
 }
 
@@ -84,7 +84,7 @@ pub enum Outcome {
 #[derive(Debug, Serialize, Deserialize)]
 struct Data {
     schema: String,
-    /// Made for the record.
+    /// Made for the record, as the system sees them.
     folders: Vec<PathBuf>,
     entries: Vec<Entry>,
 }
@@ -101,7 +101,7 @@ impl Record {
     pub fn read(system: &System, file: &Path) -> Result<Record> {
         let data = match files::read(file)? {
             None => Data { schema: SCHEMA.into(), folders: Vec::new(), entries: Vec::new() },
-            Some(kept) => parse(file, kept)?,
+            Some(kept) => parse(file, kept, system)?,
         };
         Ok(Record { system: system.clone(), file: file.to_owned(), data, _lock: None })
     }
@@ -115,7 +115,7 @@ impl Record {
             // Whoever held it before may have taken the folder away.
             let Some(lock) = lock(folder, FlockArg::LockExclusive)? else { continue };
             let mut record = Record::read(system, file)?;
-            record.data.folders.extend(missing);
+            record.data.folders.extend(missing.iter().map(|folder| system.seen(folder)));
             record._lock = Some(lock);
             return Ok(record);
         }
@@ -129,8 +129,17 @@ impl Record {
         &self.data.entries
     }
 
-    /// What putting it would do. Fails if the file has been changed by somebody else.
+    /// What putting it would do. Fails if the file has been changed by somebody else, or the record, which is text, cannot
+    /// hold its name.
     pub fn foresee(&self, wanted: &Wanted, force: bool) -> Result<Outcome> {
+        let mut paths = [&wanted.file, &wanted.library].into_iter();
+        if let Some(path) = paths.find(|path| path.to_str().is_none()) {
+            return Err(Error::Unsupported(format!(
+                "The path {} is no UTF-8, so the record of what is enabled cannot hold it. Use a folder of \
+                 another name.",
+                path.display()
+            )));
+        }
         let path = self.system.at(&wanted.file);
         files::check_way(&self.system.root, &path)?;
         let current = files::read(&path)?;
@@ -174,7 +183,7 @@ impl Record {
             // What mallow wrote, and has no record of any more, is nothing to come back to.
             None => {
                 let foreign = files::read(&path)?.filter(|kept| !kept.is_of_mallow());
-                (foreign, self.folders_for(&path))
+                (foreign, self.folders_for(&wanted.file))
             }
         };
         let entry = Entry {
@@ -191,12 +200,12 @@ impl Record {
         self.data.entries.retain(|entry| entry.file != wanted.file);
         self.data.entries.push(entry);
         self.save()?;
-        let made = files::make_folders(&folders)
+        let made = files::make_folders(&self.places(&folders))
             .and_then(|()| files::write(&path, &content, wanted.mode, None));
         if let Err(error) = made {
             self.data.entries.retain(|entry| entry.file != wanted.file);
             if former.is_none() {
-                files::remove_folders(&folders);
+                files::remove_folders(&self.places(&folders));
             }
             self.data.entries.extend(former);
             self.save()?;
@@ -205,9 +214,16 @@ impl Record {
         Ok(outcome)
     }
 
-    /// Fails if the file has been changed by somebody else.
+    /// Fails if the file lies outside of the system by now.
+    pub fn check_way(&self, entry: &Entry) -> Result<()> {
+        files::check_way(&self.system.root, &self.system.at(&entry.file))
+    }
+
+    /// The same, or if it has been changed by somebody else.
     pub fn check_removal(&self, entry: &Entry) -> Result<()> {
-        let current = files::read(&self.system.at(&entry.file))?;
+        self.check_way(entry)?;
+        let path = self.system.at(&entry.file);
+        let current = files::read(&path)?;
         match entry.is_own(current.as_ref()) {
             true => Ok(()),
             false => Err(self.changed(entry, "disable")),
@@ -216,8 +232,8 @@ impl Record {
 
     /// Makes the file what it was before.
     pub fn take(&mut self, entry: &Entry) -> Result<()> {
+        self.check_way(entry)?;
         let path = self.system.at(&entry.file);
-        files::check_way(&self.system.root, &path)?;
         files::remove_draft(&path);
         match &entry.before {
             Some(kept) if files::read(&path).ok().flatten().as_ref() == Some(kept) => {}
@@ -228,7 +244,7 @@ impl Record {
             }
             None => files::remove(&path)?,
         }
-        files::remove_folders(&entry.folders);
+        files::remove_folders(&self.places(&entry.folders));
         self.data.entries.retain(|other| other.file != entry.file);
         self.save()
     }
@@ -253,14 +269,21 @@ impl Record {
 
     /// Those that are made for the file, and those that were made for its neighbours: who goes last
     /// takes them away.
-    fn folders_for(&self, path: &Path) -> Vec<PathBuf> {
+    fn folders_for(&self, file: &Path) -> Vec<PathBuf> {
         let others = self.data.entries.iter().flat_map(|entry| &entry.folders);
         let mut folders: Vec<PathBuf> =
-            others.filter(|folder| path.starts_with(folder)).cloned().collect();
-        folders.extend(files::missing_folders(path));
+            others.filter(|folder| file.starts_with(folder)).cloned().collect();
+        let missing = files::missing_folders(&self.system.at(file));
+        folders.extend(missing.iter().map(|folder| self.system.seen(folder)));
         folders.sort();
         folders.dedup();
         folders
+    }
+
+    /// Where folders of the record are, seen from here; without those that a link leads out of the system.
+    fn places(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
+        let places = folders.iter().map(|folder| self.system.at(folder));
+        places.filter(|place| files::check_way(&self.system.root, place).is_ok()).collect()
     }
 
     fn changed(&self, entry: &Entry, verb: &str) -> Error {
@@ -274,6 +297,9 @@ impl Record {
     /// Takes away what an interruption left where there is no record, or none any more. Where somebody is
     /// at work, it is theirs.
     pub fn clear(&self) {
+        if files::check_way(&self.system.root, &self.file).is_err() {
+            return;
+        }
         let folder = self.file.parent().unwrap_or(Path::new("/"));
         let Ok(Some(_lock)) = lock(folder, FlockArg::LockExclusiveNonblock) else { return };
         let record = Record::read(&self.system, &self.file);
@@ -287,7 +313,7 @@ impl Record {
     fn remove_folders(&self) {
         let own = self.file.parent().map(Path::to_owned);
         files::remove_folders(own.as_slice());
-        files::remove_folders(&self.data.folders);
+        files::remove_folders(&self.places(&self.data.folders));
     }
 
     /// A record without entries is no file.
@@ -364,7 +390,7 @@ fn lock(folder: &Path, how: FlockArg) -> Result<Option<Flock<File>>> {
     Ok(is_there.then_some(lock))
 }
 
-fn parse(file: &Path, kept: Kept) -> Result<Data> {
+fn parse(file: &Path, kept: Kept, system: &System) -> Result<Data> {
     let damaged = |reason: String| {
         Error::Damaged(format!(
             "{} is not a record that this mallow can read ({reason}). Look at the files that it \
@@ -373,9 +399,30 @@ fn parse(file: &Path, kept: Kept) -> Result<Data> {
         ))
     };
     let Content::Text(text) = kept.content else { return Err(damaged("it is not text".into())) };
-    let data: Data = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
+    let mut data: Data = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
     if data.schema != SCHEMA {
         return Err(damaged(format!("its form is {}", data.schema)));
     }
+    // What is outside of an image is none of its record's. Out of the system that runs nothing leads.
+    let may_lead_out = |entry: &&Entry| !entry.file.is_absolute() || has_way_up(&entry.file);
+    if !system.is_running()
+        && let Some(entry) = data.entries.iter().find(may_lead_out)
+    {
+        return Err(damaged(format!("it names the file {}", entry.file.display())));
+    }
+    keep_leading(&mut data.folders, &system.seen(file), system);
+    for entry in &mut data.entries {
+        keep_leading(&mut entry.folders, &entry.file, system);
+    }
     Ok(data)
+}
+
+/// The record of an image may say anything: none of its folders was made for a file but those that lead to it. Earlier builds
+/// wrote them as they are seen from outside of the system.
+fn keep_leading(folders: &mut Vec<PathBuf>, file: &Path, system: &System) {
+    let leading = |folder: PathBuf| {
+        let inside = system.seen(&folder);
+        [folder, inside].into_iter().find(|folder| file.starts_with(folder))
+    };
+    *folders = std::mem::take(folders).into_iter().filter_map(leading).collect();
 }
