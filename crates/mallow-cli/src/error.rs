@@ -46,7 +46,7 @@ pub enum Error {
     #[error("{message}")]
     Child { message: String, code: u8 },
 
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", mallow_os::reason(source))]
     Io { what: String, source: std::io::Error },
 
     #[error(
@@ -201,6 +201,7 @@ fn io_code(error: &std::io::Error) -> u8 {
         | ErrorKind::OutOfMemory
         | ErrorKind::BrokenPipe => 5,
         ErrorKind::InvalidData => 7,
+        _ if mallow_os::is_out_of_files(error) => 5,
         _ => 70,
     }
 }

@@ -64,6 +64,29 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The whole name of a systemd unit: one without a unit's ending is a service's. A dot alone is no ending, as in
+/// `php8.2-fpm`.
+pub fn unit(name: &str) -> String {
+    const ENDINGS: [&str; 11] = [
+        "service",
+        "socket",
+        "timer",
+        "target",
+        "mount",
+        "automount",
+        "swap",
+        "path",
+        "slice",
+        "scope",
+        "device",
+    ];
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    match ending.is_some_and(|ending| ENDINGS.contains(&ending)) {
+        true => name.to_owned(),
+        false => format!("{name}.service"),
+    }
+}
+
 pub fn size(text: &str) -> Result<u64, String> {
     let size = options::parse_number(text.trim_end_matches(['b', 'B']));
     match size.and_then(|size| u64::try_from(size).ok()) {
@@ -177,6 +200,19 @@ pub fn changed_copies(mut value: serde_json::Value, largest: u64) -> Vec<serde_j
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn units_are_services_where_they_name_no_other_kind() {
+        for (given, whole) in [
+            ("nginx", "nginx.service"),
+            ("php8.2-fpm", "php8.2-fpm.service"),
+            ("a@1.service", "a@1.service"),
+            ("user-1000.slice", "user-1000.slice"),
+            ("session-3.scope", "session-3.scope"),
+        ] {
+            assert_eq!(unit(given), whole);
+        }
+    }
 
     #[test]
     fn times_and_sizes() {

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 /// How soon an interruption is seen by who waits for something else.
 const PAUSE: Duration = Duration::from_millis(20);
 
-const NO_HANDLER: &str = "The signal handler cannot be installed";
+pub const NO_HANDLER: &str = "The signal handler cannot be installed";
 
 /// The one that came last.
 static LAST: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
@@ -43,26 +43,6 @@ pub fn watch() -> Result<Arc<AtomicBool>> {
             .map_err(Error::io(NO_HANDLER))?;
     }
     Ok(interrupted)
-}
-
-/// What the command is to be told of the interruption. The terminal sends Ctrl-C to the command too, which may be at
-/// work on its answer.
-pub fn for_the_command() -> Option<Signal> {
-    let last = i32::try_from(LAST.load(Ordering::Relaxed)).ok()?;
-    let last = Signal::try_from(last).ok()?;
-    (last != Signal::SIGINT || !mallow_os::is_in_foreground()).then_some(last)
-}
-
-/// Ctrl-\, which ends the command if that does not answer it otherwise, as a JVM does with the stacks of its threads.
-/// Where it is ignored the command ignores it too, and inherits that.
-pub fn quits() -> Result<Arc<AtomicBool>> {
-    let asked = Arc::new(AtomicBool::new(false));
-    if mallow_os::is_ignored(nix::libc::SIGQUIT) {
-        return Ok(asked);
-    }
-    signal_hook::flag::register(nix::libc::SIGQUIT, Arc::clone(&asked))
-        .map_err(Error::io(NO_HANDLER))?;
-    Ok(asked)
 }
 
 /// Of a command that one of these cut short.

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _};
 use std::path::PathBuf;
 
 use mallow_advice::explain;
@@ -58,11 +58,14 @@ impl Target {
                 end_of(file).map_err(|error| self.not_a_file(error))?
             }
             Target::Input => {
-                let mut bytes = Vec::new();
-                let mut input = std::io::stdin().lock().take(LARGEST_FILE);
-                input.read_to_end(&mut bytes).map_err(Error::io(self.unreadable()))?;
-                self.is_not_compressed(&bytes)?;
-                bytes
+                let input = input::open("-".as_ref()).and_then(bounded);
+                let mut input = input.map_err(Error::io(self.unreadable()))?;
+                let mut head = Vec::new();
+                let read = input.by_ref().take(HEAD as u64).read_to_end(&mut head);
+                read.map_err(Error::io(self.unreadable()))?;
+                self.is_not_compressed(&head)?;
+                last_of(head.chain(input), LARGEST_FILE as usize)
+                    .map_err(Error::io(self.unreadable()))?
             }
         };
         match mallow_stats::read(&bytes) {
@@ -138,9 +141,12 @@ fn compression(bytes: &[u8]) -> Option<&'static str> {
     FORMATS.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|&(_, name)| name)
 }
 
+/// So many first bytes tell what a file is.
+const HEAD: usize = 18;
+
 /// The first bytes of a file; less of a shorter one.
 fn head_of(file: &File) -> Vec<u8> {
-    let mut head = vec![0; 18];
+    let mut head = vec![0; HEAD];
     let read = file.read_at(&mut head, 0).unwrap_or(0);
     head.truncate(read);
     head
@@ -151,9 +157,32 @@ fn end_of(mut file: File) -> std::io::Result<Vec<u8>> {
     if length > LARGEST_FILE {
         file.seek(SeekFrom::Start(length - LARGEST_FILE))?;
     }
-    let mut bytes = Vec::new();
-    file.take(LARGEST_FILE).read_to_end(&mut bytes).map_err(input::nothing_now)?;
-    Ok(bytes)
+    bounded(file).and_then(|file| last_of(file, LARGEST_FILE as usize)).map_err(input::nothing_now)
+}
+
+/// A pipe ends with who writes to it; a device may have no end.
+fn bounded(file: File) -> std::io::Result<impl Read> {
+    let kind = file.metadata()?.file_type();
+    let is_device = kind.is_char_device() || kind.is_block_device();
+    Ok(file.take(if is_device { LARGEST_FILE } else { u64::MAX }))
+}
+
+/// The last `most` bytes: of several dumps the last one counts, and a pipe can be read from its start alone.
+fn last_of(mut from: impl Read, most: usize) -> std::io::Result<Vec<u8>> {
+    let mut kept = Vec::new();
+    // Whatever is kept moves when something is dropped: so not for each part that is read.
+    let part = most / 4;
+    loop {
+        let read = from.by_ref().take(part as u64).read_to_end(&mut kept)?;
+        if kept.len() > most + part {
+            kept.drain(..kept.len() - most);
+        }
+        if read < part {
+            break;
+        }
+    }
+    kept.drain(..kept.len().saturating_sub(most));
+    Ok(kept)
 }
 
 /// A process as it is now, and the counters of its allocator, where they can be read from outside.
@@ -237,5 +266,20 @@ fn remedy(name: &str, pid: u32) -> String {
         ),
         "musl" => "musl's allocator counts nothing; mallow explain shows its mappings".into(),
         _ => "mallow explain shows what it has mapped".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_stream_the_end_is_kept() {
+        let all: Vec<u8> = (0..10_000u32).map(|number| number as u8).collect();
+        for (most, length) in [(100, 0), (100, 99), (100, 100), (100, 10_000), (4_000, 9_999)] {
+            let read = &all[..length];
+            let kept = last_of(read, most).expect("it is in memory");
+            assert_eq!(kept, read[length.saturating_sub(most)..], "{most} of {length}");
+        }
     }
 }

@@ -125,6 +125,13 @@ fn ruby_in_a_group_with_a_quota() {
 
 #[test]
 fn java_in_a_group_with_a_quota() {
-    let flags = ["java", "-Xms32m", "-Xmx32m", "-XX:+UseSerialGC", &program("Turns.java")];
+    let folder = tempfile::tempdir().unwrap();
+    let classes = folder.path().to_str().unwrap();
+    // Compiled once: started as a source, it would be compiled each time.
+    let compiler = ["-m", "jdk.compiler/com.sun.tools.javac.Main", "-d", classes];
+    if let Ok(compiled) = Command::new("java").args(compiler).arg(program("Turns.java")).output() {
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    }
+    let flags = ["java", "-Xms32m", "-Xmx32m", "-XX:+UseSerialGC", "-cp", classes, "Turns"];
     follow("java", "MLW3401", &flags);
 }

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::common::system::System;
 use crate::common::{json, mallow, ran};
 
 /// A copy of sleep whose name has letters of two bytes each, the eighth of which is cut.
@@ -63,5 +64,39 @@ fn commands_of_any_name_are_recorded_with_their_memory() {
         assert_eq!(report.code, Some(0), "{}", report.stderr);
         let peak = json(&report)["processes"][0]["peak_rss_bytes"].as_u64();
         assert!(other.is_some() || peak > Some(500_000), "{}", report.stdout);
+    }
+}
+
+/// A system that does not run may lie anywhere. What the record of it has to hold is text.
+#[test]
+fn systems_in_folders_of_any_name_are_enabled_and_shown() {
+    let system = System::new();
+    let odd = system.folder.path().join(OsStr::from_bytes(b"a\xff"));
+    std::fs::create_dir(&odd).unwrap();
+    for name in ["etc", "usr", "var"] {
+        std::fs::rename(system.path(name), odd.join(name)).unwrap();
+    }
+    std::fs::remove_dir(odd.join("etc/profile.d")).unwrap();
+    let run = |words: &[&str], more: &[&OsStr]| {
+        let mut command = mallow(words);
+        command.args(more).arg("--root").arg(&odd).env("HOME", "/home/somebody");
+        command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
+        ran(command.output().unwrap())
+    };
+    for words in [
+        &["enable", "--global", "--json"][..],
+        &["status", "--json"],
+        &["disable", "--all", "--json"],
+    ] {
+        let ran = run(words, &[]);
+        assert_eq!(ran.code, Some(0), "{words:?}: {}", ran.stderr);
+        assert!(ran.stdout.contains("/a\u{fffd}/etc/profile.d/mallow.sh"), "{}", ran.stdout);
+    }
+    let refused =
+        run(&["enable", "-a", "mallow", "--wrappers"], &[OsStr::from_bytes(b"/opt/b\xff")]);
+    assert_eq!(refused.code, Some(4), "{}", refused.stderr);
+    assert!(refused.stderr.contains("/opt/b\u{fffd}/mallow.sh is no UTF-8"), "{}", refused.stderr);
+    for name in ["etc/profile.d", "var/lib/mallow", "home", "opt"] {
+        assert!(!odd.join(name).exists(), "{name}");
     }
 }

@@ -87,6 +87,27 @@ fn what_another_enabled_meanwhile_is_undone_too() {
     system.is(&before);
 }
 
+/// A program that is tried out or compared may take its time until then.
+#[test]
+fn what_was_added_to_the_loaders_list_meanwhile_stays() {
+    let system = System::new();
+    let list = "etc/ld.so.preload";
+    system.write(list, "/opt/agent.so\n");
+    let folder = system.path(RECORD).parent().unwrap().to_owned();
+    fs::create_dir(&folder).unwrap();
+    let lock = hold(&folder);
+    let mut child = begin(&system, &["enable", "--ld-so-preload"]);
+    assert!(waits_for(&mut child, folder.metadata().unwrap().ino()));
+    system.write(list, "/opt/agent.so\n/opt/more.so\n");
+    let before = system.text(list);
+    drop(lock);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(system.text(list), format!("/usr/lib/libmallow.so\n{before}"));
+    system.succeeds(&["disable", "--ld-so-preload"]);
+    assert_eq!(system.text(list), before);
+}
+
 /// Where /var is made anew, /etc may stay.
 #[test]
 fn what_mallow_wrote_is_its_own_without_a_record_too() {

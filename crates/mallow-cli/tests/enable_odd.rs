@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use crate::common::system::{DROP_IN, SCRIPT, System};
+use crate::common::system::{DROP_IN, RECORD, SCRIPT, System};
 use crate::common::{compile, is_root, mallow, ran};
 
 const LIST: &str = "etc/ld.so.preload";
@@ -116,6 +116,126 @@ fn a_link_out_of_the_system_is_not_followed() {
     system.refuses(&["enable", "--global"], 4, &["which is outside of"]);
     assert!(!system.path(SCRIPT).exists());
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+/// Whoever made an image may have written a record into it.
+#[test]
+fn the_record_of_an_image_makes_and_removes_no_folder_outside_of_it() {
+    let (system, outside) = (System::new(), tempfile::tempdir().unwrap());
+    let (there, missing) = (outside.path().join("there"), outside.path().join("missing"));
+    fs::create_dir(&there).unwrap();
+    system.succeeds(&["enable", "--global"]);
+    let mut record: serde_json::Value = serde_json::from_str(&system.text(RECORD)).unwrap();
+    record["folders"] = serde_json::json!([there, missing]);
+    record["entries"][0]["folders"] = serde_json::json!([there, missing]);
+    system.write(RECORD, &record.to_string());
+    system.succeeds(&["enable", "--global", "-a", "mallow-secure"]);
+    assert!(!missing.exists());
+    system.write(RECORD, &record.to_string());
+    system.succeeds(&["disable", "--all", "--force"]);
+    assert!(there.exists() && !missing.exists());
+    // Where a link leads out there is nothing to clear up.
+    fs::remove_dir_all(system.path("var/lib")).unwrap();
+    symlink(outside.path(), system.path("var/lib")).unwrap();
+    fs::create_dir(outside.path().join("mallow")).unwrap();
+    system.succeeds(&["disable", "--all"]);
+    assert!(outside.path().join("mallow").exists());
+}
+
+/// By `..` behind a folder that is not there, or not any more after another entry.
+#[test]
+fn the_record_of_an_image_writes_and_removes_no_file_outside_of_it() {
+    let (system, outside) = (System::new(), tempfile::tempdir().unwrap());
+    let (root, file) = (system.folder.path().canonicalize().unwrap(), outside.path().join("file"));
+    fs::write(&file, "whole").unwrap();
+    system.succeeds(&["enable", "--global"]);
+    let record: serde_json::Value = serde_json::from_str(&system.text(RECORD)).unwrap();
+    let names = |file: &str, written: &str, before: serde_json::Value| {
+        let mut entry = record["entries"][0].clone();
+        entry["file"] = file.into();
+        entry["folders"] = serde_json::json!(["/none"]);
+        entry["written"] = serde_json::json!([written]);
+        entry["before"] = before;
+        entry
+    };
+    let other = serde_json::json!({ "content": "other", "mode": 0o644, "uid": 0, "gid": 0 });
+    let up = "/..".repeat(root.components().count());
+    for way in [format!("/none{up}{}", file.display()), format!("none{up}{}", file.display())] {
+        for before in [&other, &serde_json::Value::Null] {
+            let mut record = record.clone();
+            let first = names("/none/first", "first", serde_json::Value::Null);
+            record["entries"] = serde_json::json!([first, names(&way, "whole", before.clone())]);
+            for is_there in [false, true] {
+                if is_there {
+                    system.write("none/first", "first");
+                }
+                system.write(RECORD, &record.to_string());
+                let there = system.everything();
+                for words in [&["disable", "--all"][..], &["disable", "--all", "--force"]] {
+                    system.refuses(words, 7, &["not a record that this mallow can read", &way]);
+                    assert_eq!(fs::read_to_string(&file).unwrap(), "whole", "{way}");
+                    system.is(&there);
+                }
+            }
+            fs::remove_dir_all(system.path("none")).unwrap();
+        }
+    }
+}
+
+/// All are looked at before the first is undone.
+#[test]
+fn a_link_that_leads_out_by_now_is_told_before_anything_is_undone() {
+    let (system, outside) = (System::new(), tempfile::tempdir().unwrap());
+    system.succeeds(&["enable", "--unit", "web"]);
+    system.succeeds(&["enable", "--global"]);
+    fs::rename(system.path("etc/profile.d"), outside.path().join("profile.d")).unwrap();
+    symlink(outside.path().join("profile.d"), system.path("etc/profile.d")).unwrap();
+    let before = system.everything();
+    for words in [&["disable", "--all"][..], &["disable", "--all", "--force"]] {
+        system.refuses(words, 4, &["which is outside of"]);
+        system.is(&before);
+    }
+}
+
+#[test]
+fn a_folder_of_wrappers_may_be_named_by_a_way_up() {
+    let system = System::new();
+    let before = system.everything();
+    system.succeeds(&["enable", "-a", "mallow", "--wrappers", "/opt/none/../bin"]);
+    assert!(system.path("opt/bin/mallow.sh").exists() && !system.path("opt/none").exists());
+    system.succeeds(&["disable", "--wrappers", "/opt/other/../bin"]);
+    system.is(&before);
+}
+
+/// It is made as a folder, with `--root`, and is disabled where it lies then.
+#[test]
+fn an_image_that_has_been_moved_is_as_it_was_before() {
+    let system = System::new();
+    fs::remove_dir(system.path("etc/profile.d")).unwrap();
+    let before = system.everything();
+    system.succeeds(&["enable", "--global"]);
+    let image = system.folder.path().join("image");
+    fs::create_dir(&image).unwrap();
+    for name in ["etc", "usr", "var"] {
+        fs::rename(system.path(name), image.join(name)).unwrap();
+    }
+    let ran = ran(mallow(&["disable", "--all", "--root"]).arg(&image).output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    for name in ["etc", "usr", "var"] {
+        fs::rename(image.join(name), system.path(name)).unwrap();
+    }
+    fs::remove_dir(&image).unwrap();
+    system.is(&before);
+    // Earlier builds wrote the folders as they were seen from outside.
+    system.succeeds(&["enable", "--global"]);
+    let mut record: serde_json::Value = serde_json::from_str(&system.text(RECORD)).unwrap();
+    assert_eq!(record["entries"][0]["folders"], serde_json::json!(["/etc/profile.d"]));
+    let root = system.folder.path().canonicalize().unwrap();
+    record["folders"] = serde_json::json!([root.join("var/lib/mallow")]);
+    record["entries"][0]["folders"] = serde_json::json!([root.join("etc/profile.d")]);
+    system.write(RECORD, &record.to_string());
+    system.succeeds(&["disable", "--all"]);
+    system.is(&before);
 }
 
 /// What `systemctl edit` writes is named override.conf.
@@ -402,6 +522,27 @@ fn units_of_the_same_name_are_apart() {
     assert!(bobs.exists() && !system.path(DROP_IN).exists());
     of("bob", &["disable", "--all"]);
     system.is(&before);
+}
+
+/// As with a sudo that keeps HOME.
+#[test]
+fn root_does_nothing_that_the_record_of_a_user_says() {
+    if !crate::common::is_root() {
+        println!("skipped: only root can give files away");
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let state = home.path().join(".local/state/mallow");
+    fs::create_dir_all(&state).unwrap();
+    fs::write(state.join("enabled.json"), "{}").unwrap();
+    for (owner, code, words) in [(65534, 5, "the record of another user"), (0, 7, "not a record")] {
+        std::os::unix::fs::chown(home.path(), Some(owner), None).unwrap();
+        let mut command = crate::common::mallow(&["disable", "--all", "--dry-run"]);
+        command.env("HOME", home.path()).env_remove("XDG_STATE_HOME");
+        let ran = ran(command.output().unwrap());
+        assert_eq!(ran.code, Some(code), "{}", ran.stderr);
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    }
 }
 
 /// Pipes that nobody writes to, wherever a system has text: they say nothing.

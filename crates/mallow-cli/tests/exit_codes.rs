@@ -173,7 +173,7 @@ fn missing_files_are_2_and_missing_commands_127() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         refused(&words, 2);
     }
-    for verb in ["run", "compare", "verify", "record", "watch", "advise", "tune"] {
+    for verb in ["run", "compare", "verify", "record", "watch", "advise", "tune", "guard"] {
         refused(&[verb, "--", &none], 127);
     }
 }
@@ -542,6 +542,29 @@ fn a_small_stack_is_enough() {
     config.args(["-c", "ulimit -s 64 && exec \"$0\" config"]).arg(mallow(&[]).get_program());
     let ran = ran(config.env("XDG_CONFIG_HOME", "/nonexistent").output().unwrap());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+/// Few open files are enough, or one sentence says that they are not.
+#[test]
+fn too_few_open_files_are_5_or_125() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace").display().to_string();
+    let limited = |most: u32| {
+        let script = format!("ulimit -n {most} && exec \"$0\" record -q -o \"$1\" -- true");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).arg(mallow(&[]).get_program()).arg(&trace);
+        ran(command.env("XDG_CONFIG_HOME", "/nonexistent").output().unwrap())
+    };
+    assert!(matches!(limited(4).code, Some(5 | 125)));
+    for most in 4..16 {
+        let ran = limited(most);
+        assert!(matches!(ran.code, Some(0 | 5 | 125)), "{most}: {:?} {}", ran.code, ran.stderr);
+        if ran.code != Some(0) {
+            assert_eq!(ran.stderr.lines().count(), 1, "{most}: {}", ran.stderr);
+            assert!(ran.stderr.contains("ulimit -n"), "{most}: {}", ran.stderr);
+        }
+    }
+    assert_eq!(limited(64).code, Some(0));
 }
 
 /// Each limit on the address space is large enough, or one sentence says that it is not.

@@ -94,6 +94,7 @@ fn main_arena(case: &str) -> (Program, Value) {
 fn a_main_arena_that_cannot_grow_by_the_break_is_found() {
     let (_, report) = main_arena("wall");
     let system = report["heap"]["arenas"][0]["system"].as_f64().unwrap();
+    assert_eq!(report["heap"]["arenas"][0]["top_is_mapped"], true, "malloc_trim leaves it");
     assert!(group(&report, "glibc_heap") >= system, "{}", report["groups"]);
     assert!(group(&report, "anonymous") < 1e6, "{}", report["groups"]);
 }
@@ -102,6 +103,7 @@ fn a_main_arena_that_cannot_grow_by_the_break_is_found() {
 fn a_main_arena_whose_break_grows_again_is_found() {
     let (_, report) = main_arena("again");
     assert!(report["heap"]["arenas"][0]["heaps"].as_f64().unwrap() > 2.0);
+    assert_eq!(report["heap"]["arenas"][0]["top_is_mapped"], false);
 }
 
 #[test]

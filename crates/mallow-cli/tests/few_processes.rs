@@ -97,6 +97,6 @@ fn a_server_begins_with_all_threads_that_it_cannot_do_without() {
         assert!(is_served || code == Some(5), "{most}: {code:?}");
         is_served
     };
-    // The first, one that collects, and one that waits for files.
-    assert_eq!((1..=MOST).find(is_served), Some(3));
+    // The first, one that answers, one that collects, and one that waits for files.
+    assert_eq!((1..=MOST).find(is_served), Some(4));
 }

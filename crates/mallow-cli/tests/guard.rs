@@ -92,6 +92,9 @@ fn an_access_is_told_at_its_own_instruction() {
     let finding = program.found(&["--opt", "guard_first:1000"], "look");
     assert_eq!(finding["kind"], "read-after-free", "{finding:#}");
     assert_eq!(functions(&finding, "now")[..2], ["look_into", "main"], "{finding:#}");
+    for (at, first) in [("allocated", "make_block"), ("freed", "give_back")] {
+        assert_eq!(functions(&finding, at)[..2], [first, "main"], "{at}: {finding:#}");
+    }
 }
 
 #[test]

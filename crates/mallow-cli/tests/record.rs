@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What `mallow record` writes is exactly what the program did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -403,7 +403,8 @@ fn programs_mark_moments_and_run_without_a_recording_too() {
     let ways = [["cc", "-fPIE", "-pie"], ["cc", "-fno-pie", "-no-pie"], ["cc", "-w", "-static"]];
     let of_musl = [["musl-gcc", "-fPIE", "-pie"], ["musl-gcc", "-fno-pie", "-no-pie"]];
     for [compiler, flags @ ..] in ways.into_iter().chain(of_musl) {
-        let flags = [&flags[..], &[&include]].concat();
+        // The oldest C that there is.
+        let flags = [&flags[..], &[include.as_str(), "-std=c89"]].concat();
         let Some(program) = compile(compiler, folder.path(), source, &flags) else { continue };
         assert!(Command::new(&program).status().unwrap().success(), "{compiler} {flags:?}");
         if flags.contains(&"-static") {
@@ -443,6 +444,36 @@ fn allocator_that_runs_out_is_recorded_as_failing() {
         trace.calls().filter(|(_, call)| call.failed).map(|(_, call)| call.op).collect();
     assert_eq!(failed, [Op::Malloc, Op::New]);
     assert_eq!(trace.count(7009), 1);
+}
+
+/// By the C++ library's operator new, and by an allocator's own.
+#[test]
+fn what_follows_an_exception_of_new_is_recorded_however_deep() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <new>\n#include <cstdlib>\n\
+        __attribute__((noinline)) void run(int depth) { volatile char room[512]; room[0] = 1;\n\
+        if (depth > 0) { run(depth - 1); room[1] = 2; return; }\n\
+        for (int i = 0; i < 100; i++) { void *volatile p = std::malloc(7016); std::free(p);\n\
+        p = ::operator new(7017); ::operator delete(p); } }\n\
+        int main() { void *volatile p = ::operator new(1ull << 60, std::nothrow);\n\
+        for (int i = 0; i < 3; i++) {\n\
+        try { p = ::operator new[](1ull << 60); } catch (const std::bad_alloc &) { run(1); }\n\
+        run(20); }\nreturn p != nullptr; }\n";
+    let Some(program) = compile("c++", folder.path(), source, &["-w", "-x", "c++"]) else { return };
+    for options in [&[][..], &["-a", "mallow"]] {
+        let trace = record(options, &[program.to_str().unwrap()]);
+        assert_eq!(trace.code, Some(0), "{options:?}: {}", trace.stderr);
+        let failed: Vec<Op> =
+            trace.calls().filter(|(_, call)| call.failed).map(|(_, call)| call.op).collect();
+        assert_eq!(
+            failed,
+            [Op::NewNothrow, Op::NewArray, Op::NewArray, Op::NewArray],
+            "{options:?}"
+        );
+        assert_eq!((trace.count(7016), trace.count(7017)), (600, 600), "{options:?}");
+        // The memory of the exceptions, too, is there before it is freed.
+        trace.check_addresses();
+    }
 }
 
 #[test]
@@ -538,6 +569,41 @@ fn what_a_process_starts_after_it_changed_its_user_or_root_is_recorded() {
     }
 }
 
+/// The end of each is noticed a little later than it comes.
+#[test]
+fn processes_in_turn_do_not_live_beside_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+        int main(void) { char *block = malloc(9 << 20); memset(block, 1, 9 << 20); usleep(60000);\n\
+        _exit(0); }\n";
+    let program = compile("cc", folder.path(), source, &["-O1", "-fno-builtin"]).unwrap();
+    let script = format!("for i in 1 2 3 4 5; do {}; done; exit 0", program.display());
+    let trace = record(&["--stacks", "none"], &["sh", "-c", &script]);
+    assert_eq!(trace.count(9 << 20), 5, "{}", trace.stderr);
+    let (mut process_of, mut holders, mut rss) =
+        (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+    for record in &trace.records {
+        match &record.event {
+            Event::Thread(thread) => {
+                process_of.insert(record.thread, thread.process);
+            }
+            Event::Call(call) if call.size == 9 << 20 => {
+                holders.insert(process_of[&record.thread]);
+            }
+            Event::Memory(memory) => {
+                rss.insert(memory.process, memory.rss);
+            }
+            Event::ProcessEnd(end) => {
+                holders.remove(&end.process);
+                rss.remove(&end.process);
+            }
+            _ => {}
+        }
+        assert!(holders.len() <= 1, "{holders:?} at {record:?}");
+        assert!(rss.values().sum::<u64>() < 18 << 20, "{rss:?} at {record:?}");
+    }
+}
+
 /// Each lives long enough to be seen: a child without the environment, what a recorded one becomes by an
 /// exec, and a recorded one that only sleeps.
 #[test]
@@ -572,12 +638,29 @@ fn the_peak_of_a_short_recording_is_the_kernels() {
     let program = compile("cc", folder.path(), SHORT, &["-O1", "-fno-builtin"]).unwrap();
     let trace = record(&["--stacks", "none"], &[program.to_str().unwrap()]);
     assert_eq!(trace.code, Some(0), "{}", trace.stderr);
-    let memory = |record: &Record| match &record.event {
-        Event::Memory(memory) => Some(**memory),
-        _ => None,
-    };
-    let peak = trace.records.iter().filter_map(memory).map(|memory| memory.peak_rss).max();
+    let peak = trace.memory().map(|memory| memory.peak_rss).max();
     assert!(peak.is_some_and(|peak| peak >= 100 << 20), "{peak:?}");
+}
+
+/// The memory of their rings stays in the program, and is not its own.
+#[test]
+fn rings_of_threads_that_have_ended_are_no_memory_of_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <pthread.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+        static pthread_barrier_t all;\n\
+        static void *work(void *n) { free(malloc(7018)); pthread_barrier_wait(&all);\n\
+        for (int i = 0; i < 10000; i++) free(malloc(7018)); return n; }\n\
+        int main(void) { pthread_t threads[64]; pthread_barrier_init(&all, NULL, 64);\n\
+        for (int i = 0; i < 64; i++) pthread_create(&threads[i], NULL, work, NULL);\n\
+        for (int i = 0; i < 64; i++) pthread_join(threads[i], NULL);\n\
+        usleep(500000); free(malloc(7019)); return 0; }\n";
+    let flags = ["-O1", "-fno-builtin", "-pthread"];
+    let program = compile("cc", folder.path(), source, &flags).unwrap();
+    let trace = record(&["--stacks", "none"], &[program.to_str().unwrap()]);
+    assert_eq!((trace.code, trace.count(7018)), (Some(0), 64 * 10_001), "{}", trace.stderr);
+    // 64 of 264 KiB.
+    let last = trace.memory().next_back().unwrap();
+    assert!(last.rss > 0 && last.rss.max(last.peak_rss) < 8 << 20, "{last:?}");
 }
 
 #[test]
@@ -608,4 +691,22 @@ fn a_trace_is_not_lost_to_a_recording_that_does_not_begin() {
     assert_eq!(recorded.code, Some(5), "{}", recorded.stderr);
     assert!(recorded.stderr.contains("ulimit -f"), "{}", recorded.stderr);
     assert_eq!(std::fs::read_to_string(&trace).unwrap(), "an older one");
+}
+
+/// A program that goes on after the recording starts others, when the number of the recorder may be another's.
+#[test]
+fn a_file_that_is_not_the_recorders_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (empty, alike) = (folder.path().join("empty"), folder.path().join("alike"));
+    let bytes = [b"MRM1".as_slice(), &[0; 1 << 16]].concat();
+    std::fs::write(&empty, "").unwrap();
+    std::fs::write(&alike, &bytes).unwrap();
+    // By a descriptor, as the recorder's own is named.
+    let script = "for file; do exec 9<> \"$file\"; \
+        for name in /proc/$$/fd/9 \"$file\"; do MALLOW_RECORD=$name ls / > /dev/null || exit $?; done; done";
+    let files = [empty.to_str().unwrap(), alike.to_str().unwrap()];
+    let trace = record(&[], &[&["bash", "-c", script, "bash"][..], &files].concat());
+    assert_eq!(trace.code, Some(0), "{}", trace.stderr);
+    assert_eq!(std::fs::read(&empty).unwrap(), b"");
+    assert!(std::fs::read(&alike).unwrap() == bytes);
 }

@@ -386,7 +386,7 @@ fn running_process_is_recorded_by_probes() {
     assert_eq!((trace.count(7004), trace.count(7006)), (100, 77));
     trace.check_stories();
 
-    // One allocation in 64 has a stack, which begins in the program and goes on to where it began.
+    // One allocation in 61 has a stack, which begins in the program and goes on to where it began.
     let of_threads = trace.calls().filter(|(_, call)| call.size == 7001);
     let stacks: Vec<u32> = of_threads.map(|(_, call)| call.stack).filter(|id| *id != 0).collect();
     assert!((16..=40).contains(&stacks.len()), "{}", stacks.len());

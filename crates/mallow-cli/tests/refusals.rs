@@ -189,6 +189,13 @@ fn an_allocator_inside_another_c_library() {
     refuses_first(&["compare", "-a", "musl,mallow"], 4, &words);
     refuses_first(&["compare", "-a", "mallow", "--baseline", "musl"], 4, &words);
     let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (trace, baseline) = (file("trace"), file("baseline"));
+    refuses_first(&["watch", "-q", "-a", "musl"], 4, &words);
+    refuses_first(&["check", "-q", "--update", "-b", &baseline, "-a", "musl"], 4, &words);
+    let recorded = run(&["record", "-q", "-o", &trace, "--", "ls", "/"]);
+    assert_eq!(recorded.code, Some(0), "{}", recorded.stderr);
+    refuses(&["replay", "-q", &trace, "-a", "musl"], 4, &words);
     let Some(program) = compile("musl-gcc", folder.path(), HELLO, &[]) else { return };
     let program = program.to_str().unwrap();
     refuses(&["run", "-a", "glibc", "--", program], 4, &["musl program", "-a musl"]);

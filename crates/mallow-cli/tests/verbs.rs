@@ -553,6 +553,10 @@ fn memory_is_limited_from_the_first_run_on() {
     assert_eq!(ran.code, Some(137), "{}", ran.stderr);
     assert!(ran.stderr.contains("passed the memory limit, so there is nothing"), "{}", ran.stderr);
     assert!(!std::fs::exists(end).unwrap(), "it came to its end");
+    // Of a small command the kernel's figure is that of the copy of mallow that became it.
+    let small =
+        run(&["compare", "-a", "glibc,mallow", "-r", "2", "--mem-limit", "4M", "--", "true"]);
+    assert_eq!(small.code, Some(0), "{}", small.stderr);
     let server = format!("sh -c 'echo begin; exec {program} {end}'");
     let arguments = ["--server", &server, "--ready", "never", "--load", "true"];
     let refused =
@@ -723,5 +727,18 @@ fn looking_at_a_program_with_threads_does_not_stop_it() {
         let arguments = ["compare", "-a", "mallow", "-r", "1", "--timeout", "30s", "--", program];
         let ran = run(&arguments);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+}
+
+/// As those of the packages are.
+#[test]
+fn libraries_that_the_command_carries_stand_alone() {
+    let check = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tools/check-library");
+    let folder = tempfile::tempdir().unwrap();
+    for library in mallow_launch::embedded::LIBRARIES {
+        let path = folder.path().join(library.file);
+        std::fs::write(&path, library.bytes).unwrap();
+        let said = Command::new(check).arg(&path).output().unwrap();
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     }
 }

@@ -203,6 +203,18 @@ fn running_process_is_left_alone() {
     refuses(&["watch", "--", "/nowhere/x"], 127, &["/nowhere/x"]);
 }
 
+#[test]
+fn a_watch_that_is_shorter_than_an_interval_has_a_sample_of_its_end() {
+    let mut sleeper = Command::new("sleep").arg("100").stdout(Stdio::null()).spawn().unwrap();
+    let pid = sleeper.id().to_string();
+    let report = json(&run(&["watch", &pid, "-i", "20s", "--duration", "1s", "--json"]));
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    let samples = report["samples"].as_array().unwrap();
+    let times: Vec<f64> = samples.iter().map(|at| at["time_s"].as_f64().unwrap()).collect();
+    assert!(matches!(times[..], [first, last] if first < 1.0 && last > 0.9), "{times:?}");
+}
+
 /// The sample at the end is one of them; the name of a process may hold what moves a terminal's cursor.
 #[test]
 fn a_watch_ends_with_a_sample_and_tells_of_any_name_in_one_line() {

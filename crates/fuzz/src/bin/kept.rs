@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 //! What a verb wrote and reads again, with what it does then: the baseline of `check`, the state of `tune`, the record of
-//! `enable`. The first byte chooses.
+//! `enable`, the report of `explain --save`. The first byte chooses.
 #![no_main]
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use mallow_advice::explain::Report;
 use mallow_enabling::{Record, System};
 use mallow_measure::search::state::{self, State};
+use mallow_process::heap::Heap;
+use mallow_process::heap::glibc::Arena;
 use mallow_report::baseline::{Baseline, Counts, Measured, Run, judge, overall};
 use tempfile::TempDir;
 
@@ -60,11 +63,33 @@ fn record(bytes: &[u8]) {
     }
 }
 
+/// The figures that are shown of it.
+fn report(bytes: &[u8]) {
+    let Ok(report) = serde_json::from_slice::<Report>(bytes) else { return };
+    report.heap.incomplete();
+    match &report.heap {
+        Heap::Glibc(heaps) => {
+            _ = (heaps.used(), heaps.used_count(), heaps.free(), heaps.unaccounted());
+            heaps.arenas.iter().enumerate().for_each(|(index, arena)| _ = arena.name(index));
+            assert!(heaps.sum(Arena::trimmable) >= heaps.sum(Arena::trimmable_top));
+        }
+        Heap::Mallow(heap) => _ = (heap.allocated(), heap.free_slots()),
+        Heap::Spans(heap) => {
+            _ = (heap.used(), heap.used_count(), heap.free_blocks(), heap.free_pages());
+        }
+        Heap::Other(_) | Heap::Unknown => {}
+    }
+    let text = serde_json::to_string(&report).expect("it was JSON");
+    let again: Report = serde_json::from_str(&text).expect("what is written can be read");
+    assert_eq!(again.mappings.len(), report.mappings.len());
+}
+
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((first, bytes)) = bytes.split_first() else { return };
-    match first % 3 {
+    match first % 4 {
         0 => baseline(bytes),
         1 => state(bytes),
-        _ => record(bytes),
+        2 => record(bytes),
+        _ => report(bytes),
     }
 });

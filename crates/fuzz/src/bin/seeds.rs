@@ -3,6 +3,10 @@
 
 use std::path::Path;
 
+use mallow_advice::explain::{Report, SCHEMA};
+use mallow_process::heap::Heap;
+use mallow_process::heap::glibc::{Arena, Heaps};
+use mallow_process::mappings::{Group, Kind, Mapping};
 use mallow_process::process::SAVED;
 use mallow_trace::{Call, Event, Frame, Header, Op, Record, Stack, Writer};
 
@@ -133,6 +137,31 @@ fn loaded() -> Vec<u8> {
     [vec![2], pairs, memory].concat()
 }
 
+/// What `explain` saves, with one of each thing, behind the byte that chooses it.
+fn explained() -> std::io::Result<Vec<u8>> {
+    let heaps = Heaps { arenas: vec![Arena::default()], sizes: vec![(32, 7)], ..Heaps::default() };
+    let mapping = Mapping {
+        start: 0x1000,
+        end: 0x2000,
+        perms: "rw-p".into(),
+        kind: Kind::GlibcHeap,
+        label: "heap".into(),
+        rss: 4096,
+        pss: 4096,
+        anonymous: 4096,
+        swap: 0,
+        huge: 0,
+    };
+    let report = Report {
+        schema: SCHEMA.into(),
+        groups: vec![Group { kind: Some(Kind::GlibcHeap), ..Group::default() }],
+        heap: Heap::Glibc(heaps),
+        mappings: vec![mapping],
+        ..Report::default()
+    };
+    Ok([b"3".to_vec(), serde_json::to_vec(&report)?].concat())
+}
+
 /// One library.
 fn loader_cache() -> Vec<u8> {
     let mut cache = b"glibc-ld.so.cache1.1\x01\0\0\0".to_vec();
@@ -182,6 +211,7 @@ fn main() -> std::io::Result<()> {
     for (name, kept) in KEPT {
         write("kept", name, kept.as_bytes())?;
     }
+    write("kept", "report", &explained()?)?;
     write("loaded", "object", &loaded())?;
     write("faults", "report", FAULT.as_bytes())?;
     write("profile", "heap", PROFILE.as_bytes())?;

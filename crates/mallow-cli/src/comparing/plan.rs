@@ -65,6 +65,8 @@ impl Plan {
             options: &wish.options,
         };
         let contenders = contender::choose(choice, &target, &|sentence| notes.note(sentence))?;
+        let conditions = conditions(wish)?;
+        both_set(&conditions[0], &contenders)?;
         let (program, argv) = target.argv(&words);
         if let Some(sentence) = input::why_none() {
             notes.note(&sentence);
@@ -74,7 +76,7 @@ impl Plan {
             argv,
             command_line: command_line(wish),
             contenders,
-            conditions: conditions(wish)?,
+            conditions,
             service,
             show_output: wish.show_output,
             target,
@@ -239,6 +241,20 @@ fn conditions(wish: &Wish) -> Result<Vec<Condition>> {
     Ok(conditions)
 }
 
+/// What `--opt` sets would hold whatever the matrix says, and each of its columns show the same.
+fn both_set(condition: &Condition, contenders: &[Contender]) -> Result<()> {
+    let set = contenders.iter().flat_map(|contender| &contender.changes);
+    let both = set
+        .map(|(name, _)| name)
+        .find(|name| condition.environment.iter().any(|(of_matrix, _)| of_matrix == *name));
+    both.map_or(Ok(()), |name| {
+        Err(Error::Usage(format!(
+            "Both --opt and --matrix set {name}. Leave out --opt, and write its settings into each value of \
+             the matrix."
+        )))
+    })
+}
+
 impl Condition {
     fn with(&self, name: &str, value: &str) -> Condition {
         let mut condition = self.clone();
@@ -275,6 +291,19 @@ mod tests {
             });
             assert!(is_cut(killed, false, &late));
         });
+    }
+
+    #[test]
+    fn what_an_option_sets_is_not_varied_too() {
+        let contender = |changes: &[&str]| Contender {
+            allocator: mallow_launch::Allocator::system(),
+            changes: changes.iter().map(|name| ((*name).into(), Some("x".into()))).collect(),
+        };
+        let varied = Condition::default().with("MALLOW_CONF", "thp:never");
+        assert!(both_set(&varied, &[contender(&["LD_PRELOAD"])]).is_ok());
+        assert!(both_set(&Condition::default(), &[contender(&["MALLOW_CONF"])]).is_ok());
+        let error = both_set(&varied, &[contender(&[]), contender(&["MALLOW_CONF"])]).unwrap_err();
+        assert!(error.to_string().contains("MALLOW_CONF") && error.exit_code() == 2, "{error}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::report::Entry;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worth {
-    /// Faster, or as fast with less CPU or less memory.
+    /// Faster, or as fast with less CPU, or with no more CPU and less memory.
     Better,
     NotBetter,
     /// The runs prove neither.
@@ -33,8 +33,10 @@ fn by_verdicts(time: Option<Verdict>, cpu: Option<Verdict>, memory: Option<Verdi
         Some(Verdict::NoDifference) if cpu == Some(Verdict::Less) => Worth::Better,
         // Less memory for more CPU is no gain that this verb may judge.
         Some(Verdict::NoDifference) if cpu == Some(Verdict::More) => Worth::NotBetter,
+        // Nor is it where more CPU is not excluded.
+        Some(Verdict::NoDifference) if is_open(cpu) => Worth::Unclear,
         Some(Verdict::NoDifference) if memory == Some(Verdict::Less) => Worth::Better,
-        Some(Verdict::NoDifference) if !is_open(memory) && !is_open(cpu) => Worth::NotBetter,
+        Some(Verdict::NoDifference) if !is_open(memory) => Worth::NotBetter,
         _ => Worth::Unclear,
     }
 }
@@ -50,7 +52,8 @@ mod tests {
         assert_eq!(of(Less, More, More), Worth::Better);
         assert_eq!(of(More, Less, Less), Worth::NotBetter);
         assert_eq!(of(NoDifference, Less, More), Worth::Better);
-        assert_eq!(of(NoDifference, Inconclusive, Less), Worth::Better);
+        assert_eq!(of(NoDifference, NoDifference, Less), Worth::Better);
+        assert_eq!(of(NoDifference, Inconclusive, Less), Worth::Unclear);
         assert_eq!(of(NoDifference, More, Less), Worth::NotBetter);
         assert_eq!(of(NoDifference, NoDifference, NoDifference), Worth::NotBetter);
         assert_eq!(of(NoDifference, Inconclusive, More), Worth::Unclear);

@@ -12,14 +12,15 @@ use super::keys::{self, Key};
 use super::{Source, Value};
 use crate::error::{Error, Result};
 
-/// Adds what the file sets, over what is there.
+/// Adds what the file sets, over what is there. `is_here`: it is in the working folder, and may not set everything.
 pub fn read(
     path: &Path,
     text: &str,
     keys: &[Key],
+    is_here: bool,
     set: &mut BTreeMap<String, Value>,
 ) -> Result<()> {
-    let file = File { path, text, keys };
+    let file = File { path, text, keys, is_here };
     let table = DeTable::parse(text)
         .map_err(|error| file.wrong(error.span().unwrap_or_default(), &syntax(error.message())))?;
     for (name, value) in table.get_ref() {
@@ -41,6 +42,7 @@ struct File<'a> {
     path: &'a Path,
     text: &'a str,
     keys: &'a [Key],
+    is_here: bool,
 }
 
 type Name<'a> = Spanned<std::borrow::Cow<'a, str>>;
@@ -86,7 +88,11 @@ impl File<'_> {
             return Err(self.wrong(option.span(), &self.unknown(&full, option.get_ref())));
         };
         let values = self.values(key, value)?;
-        key.check(&values).map_err(|reason| {
+        let checked = key.check(&values).and_then(|()| match self.is_here {
+            true => key.check_here(&values),
+            false => Ok(()),
+        });
+        checked.map_err(|reason| {
             let shown = values.join(",");
             self.wrong(value.span(), &format!("{full} cannot be \"{shown}\": {reason}."))
         })?;
@@ -97,7 +103,8 @@ impl File<'_> {
     }
 
     fn unknown(&self, full: &str, option: &str) -> String {
-        if keys::is_of_one_call(option) {
+        let verb = full.split_once('.').map(|(verb, _)| verb);
+        if keys::is_of_one_call(verb, option) {
             return format!("{full} is of one call and has to be given on the command line.");
         }
         let names: Vec<String> = self.keys.iter().map(Key::name).collect();

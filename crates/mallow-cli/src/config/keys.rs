@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The settings that there are, as the definition of the command line has them.
 
+use std::path::{Component, Path};
+
 use clap::builder::PossibleValue;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -9,12 +11,13 @@ use mallow_launch::options::nearest;
 
 /// Options that say what one call is about, not how its user likes it. Whatever starts a program
 /// must be among them: a file in a folder must not.
-const OF_ONE_CALL: [&str; 61] = [
+const OF_ONE_CALL: [&str; 64] = [
     "all",
     "cleanup",
     "compare",
     "compose",
     "constraint",
+    "count",
     "cpus",
     "csv",
     "debug",
@@ -30,6 +33,7 @@ const OF_ONE_CALL: [&str; 61] = [
     "html",
     "json",
     "kubernetes",
+    "leaks",
     "ld-so-preload",
     "listen",
     "load",
@@ -53,6 +57,7 @@ const OF_ONE_CALL: [&str; 61] = [
     "ready",
     "root",
     "rules",
+    "sample",
     "save",
     "second",
     "secure",
@@ -71,6 +76,26 @@ const OF_ONE_CALL: [&str; 61] = [
     "value",
     "version",
     "wrappers",
+];
+/// Of one call of this verb: statistics that lie in a file have no times.
+const OF_ONE_CALL_OF_VERB: [(&str, &str); 1] = [("stats", "interval")];
+/// What the help calls the values of options that take an allocator, and of the one that takes the baseline of `check`.
+const ALLOCATORS: [&str; 2] = ["NAME", "LIST"];
+const BASELINE: [&str; 1] = ["BASELINE"];
+/// And of those that take options of an allocator.
+const OPTIONS: [&str; 1] = ["K:V"];
+/// Options of allocators whose value is the name of a file or of a program, in small letters: jemalloc's, that of gperftools'
+/// tcmalloc, and those that the first Scudo has from the sanitizers. Mallow, mimalloc and glibc have none.
+const NAME_FILES: [&str; 9] = [
+    "prof_prefix",
+    "memfs_malloc_path",
+    "log_path",
+    "coverage_dir",
+    "cov_8bit_counters_out",
+    "cov_pcs_out",
+    "external_symbolizer_path",
+    "include",
+    "include_if_exists",
 ];
 /// Verbs that are about the command itself.
 const WITHOUT_SETTINGS: [&str; 3] = ["completions", "man", "help"];
@@ -99,7 +124,7 @@ pub fn all(definition: &Command) -> Vec<Key> {
 
 fn of_command(command: &Command, verb: Option<&str>) -> Vec<Key> {
     let named = command.get_arguments().filter_map(|arg| Some((arg, arg.get_long()?)));
-    let lasting = named.filter(|(_, option)| !OF_ONE_CALL.contains(option));
+    let lasting = named.filter(|(_, option)| !is_of_one_call(verb, option));
     let key = |(arg, option): (&Arg, &str)| Key {
         verb: verb.map(str::to_owned),
         option: option.to_owned(),
@@ -123,8 +148,9 @@ fn is_flag(arg: &Arg) -> bool {
 }
 
 /// Whether it is an option that is no setting because it is of one call.
-pub fn is_of_one_call(option: &str) -> bool {
+pub fn is_of_one_call(verb: Option<&str>, option: &str) -> bool {
     OF_ONE_CALL.contains(&option)
+        || verb.is_some_and(|verb| OF_ONE_CALL_OF_VERB.contains(&(verb, option)))
 }
 
 /// `; did you mean X?`, where something is near. It ends a sentence that would end in a point.
@@ -187,6 +213,36 @@ impl Key {
         }
     }
 
+    /// The reason, if a file in the working folder may not set these values. It may have come with somebody's sources,
+    /// so it neither has a library loaded into what this user starts nor a file written elsewhere.
+    pub fn check_here(&self, values: &[String]) -> Result<(), String> {
+        let is_name = |value: &String| !value.contains(['/', '=']);
+        let is_below = |value: &String| {
+            let mut parts = Path::new(value).components();
+            parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        };
+        let (what, others) = if self.takes(&ALLOCATORS) && !values.iter().all(is_name) {
+            ("chooses among the names of mallow list", "a library is named")
+        } else if self.takes(&BASELINE) && !values.iter().all(is_below) {
+            ("chooses a file in or below that folder", "another is named")
+        } else if self.takes(&OPTIONS) && values.iter().any(|value| names_a_file(value)) {
+            ("sets options that name no file or program", "others are given")
+        } else {
+            return Ok(());
+        };
+        Err(format!(
+            "a file of settings in the working folder {what}; {others} on the command line, or in the \
+             user's own file"
+        ))
+    }
+
+    /// Whether its values are called one of these.
+    fn takes(&self, names: &[&str]) -> bool {
+        let is_one = |name: &str| names.contains(&name);
+        let own = self.arg.get_value_names().unwrap_or_default();
+        own.iter().any(|name| is_one(name))
+    }
+
     fn reason(&self, error: &clap::Error) -> String {
         use std::error::Error as _;
         let possible: Vec<PossibleValue> = self.arg.get_possible_values();
@@ -232,6 +288,14 @@ impl Key {
     }
 }
 
+/// Whether an option of an allocator, as `K:V`, leads to a file, also as one that is hidden in the value of another:
+/// allocators read them all as one text.
+fn names_a_file(option: &str) -> bool {
+    let words = option.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let mut words = words.map(str::to_ascii_lowercase);
+    option.contains('/') || words.any(|word| NAME_FILES.contains(&word.as_str()))
+}
+
 fn negation(option: &str) -> String {
     option.strip_prefix("no-").map_or_else(|| format!("no-{option}"), str::to_owned)
 }
@@ -260,15 +324,30 @@ mod tests {
 
     #[test]
     fn no_file_can_start_a_program_or_write_a_file() {
+        // Numbers and words, which lead to no file.
+        let harmless = ["METRIC=PERCENT", "N", "PERCENT", "SIZE", "TEXT", "TIME"];
         for key in all(&crate::cli::definition()) {
-            let values = key.arg.get_value_names().unwrap_or_default();
-            let acts = |name: &str| ["CMD", "FILE", "PAGE", "DIR"].contains(&name);
+            let is_choice = key.is_flag() || !key.arg.get_possible_values().is_empty();
             // Where debug files are looked for is a preference.
+            if is_choice || key.takes(&harmless) || key.option == "symbols" {
+                continue;
+            }
+            let is_refused = |value: &str| key.check_here(&[value.to_owned()]).is_err();
+            if key.takes(&OPTIONS) {
+                let refused = ["prof_prefix:x", "a:1,prof_prefix:x", "LOG_PATH=x", "a:/x"];
+                assert!(refused.into_iter().all(is_refused), "{}", key.name());
+                assert!(!is_refused("prof:true") && !is_refused("bin_shards:1-160:16|161-512:8"));
+                continue;
+            }
+            // Of all others a file that comes with sources may give a name alone.
+            assert!(["/x", "../x", "x/../../x"].into_iter().all(is_refused), "{}", key.name());
+            let is_loaded = !key.takes(&BASELINE);
             assert!(
-                key.option == "symbols" || !values.iter().any(|name| acts(name)),
+                !is_loaded || ["x=x.so", "./x.so"].into_iter().all(is_refused),
                 "{}",
                 key.name()
             );
+            assert!(!is_refused("jemalloc"), "{}", key.name());
         }
     }
 

@@ -82,7 +82,8 @@ impl Config {
                 notes.note(&format!("{} {why}.", path.display()));
                 None
             };
-            let text = match read::read(path, path == &places.here)? {
+            let is_here = path == &places.here;
+            let text = match read::read(path, is_here)? {
                 Found::Text(text) => Some(text),
                 Found::Nothing => None,
                 Found::Foreign => leave_out("belongs to another user and is not read"),
@@ -90,7 +91,7 @@ impl Config {
             };
             config.files.push((path.clone(), text.is_some()));
             if let Some(text) = text {
-                file::read(path, &text, &config.keys, &mut config.set)?;
+                file::read(path, &text, &config.keys, is_here, &mut config.set)?;
             }
         }
         // In an order that does not depend on the environment's, for the error's sake.
@@ -298,6 +299,35 @@ mod tests {
             assert!(found.starts_with(sentence), "{text}: {found}");
             assert_eq!(found.lines().count(), 1, "{found}");
         }
+    }
+
+    /// It may have come with somebody's sources.
+    #[test]
+    fn a_file_in_the_working_folder_names_no_library_and_no_file_elsewhere() {
+        for (text, part) in [
+            ("[run]\nallocator = \"x=./x.so\"", "run.allocator cannot be \"x=./x.so\": "),
+            ("[verify]\nallocator = \"x=x.so\"", "verify.allocator cannot be \"x=x.so\": "),
+            ("[enable]\nallocator = \"mallow,./x.so\"", "enable.allocator cannot be "),
+            ("[compare]\nallocators = [\"glibc\", \"./x.so\"]", "compare.allocators cannot be "),
+            ("[compare]\nallocators = [\"glibc,x=x.so\"]", "compare.allocators cannot be "),
+            ("[replay]\nbaseline = \"/x.so\"", "replay.baseline cannot be "),
+            ("[check]\nbaseline = \"../x.json\"", "check.baseline cannot be \"../x.json\": "),
+            ("[check]\nbaseline = \"/x.json\"", "check.baseline cannot be "),
+            ("[run]\nopt = \"prof_prefix:x\"", "run.opt cannot be \"prof_prefix:x\": "),
+            ("[tune]\nopt = \"memfs_malloc_path:/x\"", "tune.opt cannot be "),
+            ("[compare]\nopt = [\"prof:true\", \"a:1,prof_prefix=x\"]", "compare.opt cannot be "),
+        ] {
+            let found = Setting::new().with("here", text).refusal();
+            assert!(found.starts_with("here, line 2: ") && found.contains(part), "{found}");
+            assert_eq!(found.lines().count(), 1, "{found}");
+            // What the user and the system set comes with nothing.
+            for place in ["user", "system"] {
+                assert!(Setting::new().with(place, text).load().is_ok(), "{place}: {text}");
+            }
+        }
+        let text = "[run]\nallocator = \"jemalloc\"\n[check]\nbaseline = \"tests/x.json\"\n";
+        assert!(Setting::new().with("here", text).load().is_ok());
+        assert!(Setting::new().variable("MALLOW_RUN_ALLOCATOR", "x=./x.so").load().is_ok());
     }
 
     #[test]

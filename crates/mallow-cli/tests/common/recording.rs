@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use mallow_trace::{Call, Event, Process, Reader, Record, Start};
+use mallow_trace::{Call, Event, Memory, Process, Reader, Record, Start};
 
 use super::{compile, run};
 
@@ -30,6 +30,13 @@ impl Trace {
     /// Allocations of this size.
     pub fn count(&self, size: u64) -> usize {
         self.calls().filter(|(_, call)| call.size == size && !call.op.is_free()).count()
+    }
+
+    pub fn memory(&self) -> impl DoubleEndedIterator<Item = Memory> {
+        self.records.iter().filter_map(|record| match &record.event {
+            Event::Memory(memory) => Some(**memory),
+            _ => None,
+        })
     }
 
     pub fn processes(&self) -> Vec<Process> {

@@ -18,12 +18,14 @@ use mallow_advice::advise::{self, Case, Report};
 use mallow_launch::words;
 use mallow_measure::run::Outcome;
 use mallow_os::Ending;
+use mallow_os::signals::ForCommand;
 use mallow_os::threads::{self, why_not_started};
 use mallow_process::descendants;
 use mallow_process::picture::Picture;
 use mallow_stats::figures::counted;
 use mallow_stats::{Filter, Stats};
 use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::signal::Signal;
 
 use super::args::AdviseArgs;
 use crate::error::{Error, Result};
@@ -46,9 +48,10 @@ type Look = (Picture, Option<Stats>);
 
 /// The report, and the exit code of the command.
 pub fn report(args: &AdviseArgs, notes: Notes) -> Result<(Report, u8)> {
-    let interrupted = signals::watch()?;
     let (command, name, errors) = prepare(args, notes)?;
-    let (pid, status, look, asked) = observed(command, &name, errors, &interrupted)?;
+    let passed_on = ForCommand::catch(&[Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM])
+        .map_err(Error::io(signals::NO_HANDLER))?;
+    let (pid, status, look, asked) = observed(command, &name, errors, &passed_on)?;
     if asked.mixed > 0 {
         notes.note(&format!(
             "Threads wrote {} of jemalloc's statistics at once; these are left out.",
@@ -102,7 +105,7 @@ fn observed(
     mut command: Command,
     name: &str,
     errors: PipeReader,
-    interrupted: &AtomicBool,
+    passed_on: &ForCommand,
 ) -> Result<(u32, ExitStatus, Option<Look>, Filter)> {
     let has_ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -116,7 +119,7 @@ fn observed(
         drop(command);
         let waited = match child {
             Ok(mut child) => {
-                wait(&mut child, interrupted).map(|(status, look)| (child.id(), status, look))
+                wait(&mut child, passed_on).map(|(status, look)| (child.id(), status, look))
             }
             Err(error) => {
                 let reason = why_not_started(&error);
@@ -145,25 +148,19 @@ fn pass_on(pieces: Receiver<Vec<u8>>) {
     }
 }
 
-/// Waits for the command, and looks at it now and then; the last look counts.
-fn wait(child: &mut Child, interrupted: &AtomicBool) -> Result<(ExitStatus, Option<Look>)> {
+/// Waits for the command, and looks at it now and then, until a signal may have begun its end; the last look counts.
+fn wait(child: &mut Child, passed_on: &ForCommand) -> Result<(ExitStatus, Option<Look>)> {
     let pid = child.id();
     let begin = Instant::now();
-    let (mut look, mut next) = (None, FIRST_LOOK);
-    let mut is_asked_to_end = false;
+    let (mut look, mut next, mut is_told) = (None, FIRST_LOOK, false);
     loop {
         let status = child.try_wait().map_err(Error::io("The command cannot be waited for"))?;
         if let Some(status) = status {
+            passed_on.end();
             return Ok((status, look));
         }
-        if interrupted.load(Ordering::Relaxed) && !is_asked_to_end {
-            is_asked_to_end = true;
-            if let Some(signal) = signals::for_the_command() {
-                let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
-                let _ = nix::sys::signal::kill(pid, signal);
-            }
-        }
-        if begin.elapsed() >= next && !is_asked_to_end {
+        is_told |= passed_on.pass_on(pid);
+        if begin.elapsed() >= next && !is_told {
             look = super::of_process(largest(pid)).ok().or(look);
             next = begin.elapsed().mul_f64(GROWTH);
         }

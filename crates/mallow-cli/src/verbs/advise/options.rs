@@ -47,13 +47,23 @@ fn value_of(environment: &[u8], name: &str) -> String {
     String::from_utf8_lossy(value.unwrap_or_default()).into_owned()
 }
 
+/// A comment begins where a setting does, or behind a blank.
+fn without_comment(line: &str) -> &str {
+    let mut before = b',';
+    let end = line.bytes().position(|byte| {
+        let begins = byte == b'#' && matches!(before, b',' | b' ' | b'\t' | b'\r');
+        before = byte;
+        begins
+    });
+    &line[..end.unwrap_or(line.len())]
+}
+
 /// What holds of `key:value,key:value` texts, of which the later ones win.
 fn options(texts: &[String]) -> BTreeMap<String, String> {
     let mut options: BTreeMap<String, String> =
         DEFAULTS.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let lines = texts.iter().flat_map(|text| text.lines());
-    let without_comment = lines.map(|line| line.split('#').next().unwrap_or_default());
-    for setting in without_comment.flat_map(|line| line.split(',')) {
+    for setting in lines.flat_map(|line| without_comment(line).split(',')) {
         let Some((key, value)) = setting.split_once(':') else { continue };
         let (key, value) = (key.trim(), value.trim());
         // jemalloc's name of it.
@@ -88,6 +98,8 @@ mod tests {
             "# no, dirty_decay_ms:0\n dirty_decay_ms : 2K #x\n",
         ];
         assert_eq!(of(&both), pair("2048", "true"));
+        let path = "prof_prefix:/tmp/a#b,dirty_decay_ms:5,#dirty_decay_ms:6";
+        assert_eq!(of(&[path]), pair("5", "false"));
         assert_eq!(of(&["purge_thread:yes,dirty_decay_ms:-2,narenas:1,x"]), pair("10000", "false"));
     }
 

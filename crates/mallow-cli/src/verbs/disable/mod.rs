@@ -8,12 +8,13 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 pub use args::DisableArgs;
-use mallow_enabling::{Entry, Place, Record, System, elsewhere};
+use mallow_enabling::{Entry, Place, Record, System, absolute, elsewhere};
 use report::{File, Report};
 
 pub fn main(args: &DisableArgs) -> Result<u8> {
     args.output.check()?;
     let system = System::new(args.change.root.as_deref())?;
+    system.check_records()?;
     let mut files = Vec::new();
     for file in system.records() {
         files.extend(undo(&file, args, &system)?);
@@ -64,13 +65,13 @@ fn others(system: &System) -> Vec<elsewhere::Other> {
 /// All are looked at before the first is undone.
 fn check(chosen: &[Entry], record: &Record, args: &DisableArgs) -> Result<()> {
     if args.change.force {
-        return Ok(());
+        return Ok(chosen.iter().try_for_each(|entry| record.check_way(entry))?);
     }
     Ok(chosen.iter().try_for_each(|entry| record.check_removal(entry))?)
 }
 
 fn chosen(args: &DisableArgs, record: &Record) -> Result<Vec<Entry>> {
-    let folder = args.place.wrappers.as_ref().map(std::path::absolute).transpose();
+    let folder = args.place.wrappers.as_deref().map(absolute).transpose();
     let folder = folder.map_err(Error::io("The folder cannot be used"))?;
     let wanted_unit = args.place.unit.as_deref().map(|name| name.trim_end_matches(".service"));
     let is_wanted = |entry: &&Entry| match &entry.place {
@@ -85,7 +86,8 @@ fn chosen(args: &DisableArgs, record: &Record) -> Result<Vec<Entry>> {
         Place::UserUnit { unit } => {
             args.place.user && wanted_unit == Some(unit.trim_end_matches(".service"))
         }
-        Place::Wrapper { folder: other } => folder.as_ref() == Some(other),
+        // Earlier builds wrote it as it was given.
+        Place::Wrapper { folder: other } => folder.is_some() && folder == absolute(other).ok(),
     };
     Ok(record.entries().iter().filter(is_wanted).cloned().collect())
 }

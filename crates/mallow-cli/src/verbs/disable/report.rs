@@ -24,6 +24,7 @@ pub struct File {
     #[serde(serialize_with = "described")]
     place: Place,
     allocator: String,
+    #[serde(serialize_with = "mallow_process::lossy::path")]
     file: PathBuf,
     outcome: Outcome,
     /// The command that makes systemd take the change.

@@ -165,6 +165,17 @@ pub fn plan_for_loader(allocator: &Installed, system: &System) -> Result<Plan> {
         check(allocator, OsStr::new(PROBE), system, quiet)?;
     }
     try_out(allocator, system)?;
+    let file = wanted(allocator, Place::LdSoPreload, LIST, list_with(&allocator.path, system)?);
+    let next = vec![
+        "Programs have it from now on. Keep this root shell open, and start some of them.".into(),
+        format!("If none starts any more, type in this shell:\n  : > {LIST}"),
+    ];
+    let undo = "--ld-so-preload".into();
+    Ok(Plan { files: vec![file], next, undo, ..Plan::default() })
+}
+
+/// The loader's list as it is now, with this library as its only allocator.
+pub fn list_with(library: &Path, system: &System) -> Result<String> {
     let list = system.at(Path::new(LIST));
     let before = read_plain(&system.resolved(Path::new(LIST))).map(String::from_utf8);
     let before = match before {
@@ -178,13 +189,6 @@ pub fn plan_for_loader(allocator: &Installed, system: &System) -> Result<Plan> {
         Ok(Ok(before)) => before,
         Err(_) => String::new(),
     };
-    let path = allocator.path.display().to_string();
-    let text = format!("{path}\n{}", without_allocators(&before, &path));
-    let file = wanted(allocator, Place::LdSoPreload, LIST, text);
-    let next = vec![
-        "Programs have it from now on. Keep this root shell open, and start some of them.".into(),
-        format!("If none starts any more, type in this shell:\n  : > {LIST}"),
-    ];
-    let undo = "--ld-so-preload".into();
-    Ok(Plan { files: vec![file], next, undo, ..Plan::default() })
+    let path = library.display().to_string();
+    Ok(format!("{path}\n{}", without_allocators(&before, &path)))
 }

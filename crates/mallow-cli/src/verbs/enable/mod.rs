@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::output::Notes;
 pub use args::EnableArgs;
 use mallow_enabling::elsewhere::Other;
-use mallow_enabling::{Outcome, Record, System, Wanted};
+use mallow_enabling::{Outcome, Place, Record, System, Wanted};
 use mallow_launch::installed::{self, Installed};
 use mallow_launch::preload::Changes;
 use mallow_launch::target::Starter;
@@ -201,12 +201,23 @@ fn carry_out(plan: &Plan, args: &EnableArgs, system: &System) -> Result<Vec<File
     };
     // All of one call are of one place.
     let mut record = Record::open(system, &system.record_for(&first.place)?)?;
-    for wanted in &plan.files {
+    let files = plan.files.iter().map(|wanted| renewed(wanted, system));
+    let files: Vec<Wanted> = files.collect::<Result<_>>()?;
+    for wanted in &files {
         record.foresee(wanted, args.change.force)?;
     }
     let put = |wanted: &Wanted| -> Result<File> {
         let outcome = record.put(wanted, args.change.force)?;
         Ok(File::new(wanted, outcome, system))
     };
-    plan.files.iter().map(put).collect()
+    files.iter().map(put).collect()
+}
+
+/// With what somebody has added to the loader's list while the allocator was tried out, compared, and waited for others.
+fn renewed(wanted: &Wanted, system: &System) -> Result<Wanted> {
+    let mut wanted = wanted.clone();
+    if wanted.place == Place::LdSoPreload {
+        wanted.text = global::list_with(&wanted.library, system)?;
+    }
+    Ok(wanted)
 }

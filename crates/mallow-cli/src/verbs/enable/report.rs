@@ -42,7 +42,9 @@ pub struct File {
     pub allocator: String,
     /// What LD_PRELOAD gets; of a wrapper what `mallow run -a` gets.
     pub preload: String,
+    #[serde(serialize_with = "mallow_process::lossy::path")]
     pub library: PathBuf,
+    #[serde(serialize_with = "mallow_process::lossy::path")]
     pub file: PathBuf,
     #[serde(flatten)]
     pub outcome: Outcome,

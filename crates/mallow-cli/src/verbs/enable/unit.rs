@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{Plan, check_for, try_out};
 use crate::error::{Error, Result};
 use crate::output::Notes;
+use crate::parse;
 use mallow_enabling::{Place, System, Wanted, wildcards};
 use mallow_launch::installed::{self, Installed};
 use mallow_launch::target::Starter;
@@ -92,16 +93,14 @@ Environment=\"LD_PRELOAD={}\"
 fn unit_name(name: &str) -> Result<String> {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b":-_.\\@".contains(&b);
     let is_fine = !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_plain);
-    let others = ["socket", "timer", "target", "mount", "path", "slice", "scope", "device"];
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
-    if !is_fine || ending.is_some_and(|ending| others.contains(&ending)) {
+    let whole = parse::unit(name);
+    if !is_fine || !whole.ends_with(".service") {
         return Err(Error::Usage(format!(
             "{name} is not the name of a service. List them with: systemctl list-units --type \
              service."
         )));
     }
-    let suffix = if ending == Some("service") { "" } else { ".service" };
-    Ok(format!("{name}{suffix}"))
+    Ok(whole)
 }
 
 /// Where drop-ins are written, and all folders of units.
@@ -451,6 +450,7 @@ mod tests {
         assert_eq!(name("nginx").as_deref(), Some("nginx.service"));
         assert_eq!(name("a@1.service").as_deref(), Some("a@1.service"));
         assert_eq!(name("org.x").as_deref(), Some("org.x.service"));
+        assert_eq!(name("php8.2-fpm").as_deref(), Some("php8.2-fpm.service"));
         assert!(["", "../x", "a/b", "x.timer", ".x"].into_iter().all(|text| name(text).is_none()));
     }
 }

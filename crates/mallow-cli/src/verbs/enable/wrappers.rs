@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use super::Plan;
 use crate::error::{Error, Result};
-use mallow_enabling::{Place, System, Wanted};
+use mallow_enabling::{Place, System, Wanted, absolute};
 use mallow_launch::Allocator;
 use mallow_launch::allocator;
 use mallow_launch::words::quoted;
 use mallow_process::allocators::is_system_name;
 
 pub fn plan(names: &[String], folder: &Path, system: &System) -> Result<Plan> {
-    let folder = std::path::absolute(folder)
+    let folder = absolute(folder)
         .map_err(Error::io(format!("The folder {} cannot be used", folder.display())))?;
     if !mallow_process::can_be_read() {
         return Err(Error::Unsupported(mallow_process::NO_PROC.into()));

@@ -10,6 +10,7 @@ mod html;
 mod save;
 mod text;
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -23,8 +24,7 @@ use mallow_process::process::Keep;
 pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
     args.output.check()?;
     let keep = if args.save.is_some() { Keep::Files } else { Keep::Figures };
-    let pid = args.target.to_str().and_then(|word| word.parse::<u32>().ok());
-    let (report, process) = match pid {
+    let (report, process) = match number(&args.target) {
         Some(pid) => {
             let taken =
                 picture::take(pid, keep).map_err(|failure| Error::Process { pid, failure })?;
@@ -49,9 +49,17 @@ pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
     )?;
     if let Some(folder) = &args.save {
         save::store(folder, &report, process.as_ref())?;
-        notes.note(&format!("Saved in {0}; mallow explain {0} reads it.", folder.display()));
+        let shown = folder.display();
+        // A bare number is a process's.
+        let before = if number(folder.as_os_str()).is_some() { "./" } else { "" };
+        notes.note(&format!("Saved in {shown}; mallow explain {before}{shown} reads it."));
     }
     outcome(&report)
+}
+
+/// What is taken for a process.
+fn number(word: &OsStr) -> Option<u32> {
+    word.to_str().and_then(|word| word.parse().ok())
 }
 
 /// What was printed stands; what could not be known ends with its exit code.

@@ -16,12 +16,12 @@ use mallow_faults::glibc::{self, Message};
 use mallow_launch::{Prepared, installed};
 use mallow_measure::run;
 use mallow_os::Ending;
+use mallow_os::signals::ForCommand;
 use mallow_os::threads::{self, why_not_started};
 use mallow_process::elf::Libc;
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use super::args::{GuardArgs, Mode};
 use crate::error::{Error, Result};
@@ -83,14 +83,16 @@ pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
         // Standard output is for the result.
         command.stdout(std::io::stderr());
     }
-    let (interrupted, quit) = (signals::watch()?, signals::quits()?);
+    // Ctrl-\ ends the command if that does not answer it otherwise, as a JVM does with the stacks of its threads.
+    let passed_on = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+    let passed_on = ForCommand::catch(&passed_on).map_err(Error::io(signals::NO_HANDLER))?;
     let has_ended = AtomicBool::new(false);
     let (status, messages) = std::thread::scope(|scope| -> Result<_> {
         // Before the command, which does not begin where its messages cannot be read.
         let read = |pipe| threads::spawn_scoped(scope, "errors", || pass_on(pipe, &has_ended));
         let reader = errors.map(read).transpose()?;
-        let status = start(command, &prepared.target.command)
-            .and_then(|child| wait(child, &interrupted, &quit));
+        let status =
+            start(command, &prepared.target.command).and_then(|child| wait(child, &passed_on));
         has_ended.store(true, Ordering::Release);
         Ok((status?, reader.map_or_else(Vec::new, |reader| reader.join().unwrap_or_default())))
     })?;
@@ -191,25 +193,16 @@ fn pass_on(pipe: PipeReader, has_ended: &AtomicBool) -> Vec<(String, Message)> {
     messages
 }
 
-/// Waits for the command. An interruption is the command's to answer; on a terminal it got Ctrl-C too.
-fn wait(mut child: Child, interrupted: &AtomicBool, quit: &AtomicBool) -> Result<ExitStatus> {
-    let pid = Pid::from_raw(child.id().cast_signed());
-    let mut is_asked_to_end = false;
+/// Waits for the command. An interruption is the command's to answer.
+fn wait(mut child: Child, passed_on: &ForCommand) -> Result<ExitStatus> {
     loop {
         if let Some(status) =
             child.try_wait().map_err(Error::io("The command cannot be waited for"))?
         {
+            passed_on.end();
             return Ok(status);
         }
-        if quit.swap(false, Ordering::Relaxed) && !mallow_os::is_in_foreground() {
-            let _ = kill(pid, Signal::SIGQUIT);
-        }
-        if interrupted.load(Ordering::Relaxed) && !is_asked_to_end {
-            is_asked_to_end = true;
-            if let Some(signal) = signals::for_the_command() {
-                let _ = kill(pid, signal);
-            }
-        }
+        passed_on.pass_on(child.id());
         std::thread::sleep(PAUSE);
     }
 }

@@ -25,7 +25,7 @@ use report::Report;
 pub fn main(args: &GuardArgs, notes: Notes) -> Result<u8> {
     args.output.check()?;
     if args.leaks && args.mode != Mode::Debug {
-        return Err(Error::Usage("Leaks are found by the debug build. Leave out --mode.".into()));
+        return Err(Error::Usage("Leaks are found by the debug build alone: --mode debug.".into()));
     }
     let suppressions = match &args.suppressions {
         Some(path) => suppressions(path)?,

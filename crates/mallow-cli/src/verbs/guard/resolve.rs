@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::SystemTime;
 
+use mallow_capture::modules::open_plain;
 use mallow_faults::{Fault, Map};
 use mallow_process::allocators::by_file;
 use mallow_report::{Frame, Names};
@@ -127,9 +128,10 @@ fn named(frames: Vec<Frame>, unnamed: impl FnOnce() -> String) -> Vec<Call> {
     frames.into_iter().map(call).collect()
 }
 
-/// What of the file is loaded as code, and where.
+/// What of the file is loaded as code, and where. Its name is of the report, where processes of the command may have
+/// written any.
 fn loaded_parts(path: &Path) -> Option<Vec<Part>> {
-    let cache = object::ReadCache::new(std::fs::File::open(path).ok()?);
+    let cache = object::ReadCache::new(open_plain(path)?);
     let elf = object::File::parse(&cache).ok()?;
     let is_code = |flags| match flags {
         SegmentFlags::Elf { p_flags, .. } => p_flags.contains(object::elf::PF_X),
@@ -140,4 +142,19 @@ fn loaded_parts(path: &Path) -> Option<Vec<Part>> {
         Part { offset, size, address: segment.address() }
     });
     Some(parts.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("libx.so");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(loaded_parts(&pipe).is_none()));
+        assert_eq!(receiver.recv_timeout(std::time::Duration::from_secs(20)), Ok(true));
+    }
 }

@@ -63,10 +63,13 @@ fn record_process(pid: u32, args: &RecordArgs, notes: Notes) -> Result<u8> {
     let has_stacks = match (args.stack_kind(), args.sample) {
         (StackKind::None, None) => false,
         (StackKind::Full, None) => true,
-        (StackKind::Fp, None) => return Err(Error::Usage(
-            "Of a running process there are no stacks by frame pointers. Use --stacks full or none."
-                .into(),
-        )),
+        (StackKind::Fp, None) => {
+            notes.note(
+                "Of a running process there are no stacks by frame pointers; they are unwound, as by \
+                 --stacks full.",
+            );
+            true
+        }
         (_, Some(_)) => {
             return Err(Error::Usage(format!(
                 "Of a running process one allocation in {} has a stack. Leave --sample out.",

@@ -12,10 +12,14 @@ use crate::replaying::Input;
 use mallow_measure::machine::Machine;
 use mallow_measure::statistics::Verdict;
 use mallow_measure::verdict::{self, Judge, Versus};
+use mallow_process::allocators::Family;
 
 type Runs = [(u32, Run)];
 /// One of the comparisons of an entry.
 type Side = fn(&Entry) -> &Option<Versus>;
+
+/// By so much a peak depends on the CPUs that the threads happen to be on.
+const BY_CPUS: f64 = 0.07;
 
 pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report {
     let recorded_on = input.recorded_allocator();
@@ -37,8 +41,9 @@ pub fn analyse(args: &ReplayArgs, input: &Input, measured: &Measured) -> Report 
     let judges = Judges { time: judge(is_ranked_by_time), memory: judge(objection.is_none()) };
     let confidence = Judge::new(claims, args.verdict.margin).confidence();
     let needed = Judge::new(claims, args.verdict.margin).fewest_rounds();
-    let entries: Vec<Entry> =
-        measured.cells.iter().map(|cell| entry(judges, &measured.cells[0], cell)).collect();
+    let lanes = input.summary.lanes;
+    let entry = |cell| entry(judges, lanes, &measured.cells[0], cell);
+    let entries: Vec<Entry> = measured.cells.iter().map(entry).collect();
     let verdict = is_ranked_by_time.then(|| sentence(&entries, needed));
     let is_unmeasured = objection == Some(Objection::NotMeasured);
     let objection = objection.map(|reason| {
@@ -83,14 +88,24 @@ struct Judges {
     memory: Option<Judge>,
 }
 
-fn entry(judges: Judges, baseline: &Cell, cell: &Cell) -> Entry {
+/// How far the peaks of two lockstep runs may lie apart. With one thread, and under the C library's own allocator, they
+/// are alike.
+fn varies(family: Family, lanes: u32) -> f64 {
+    if lanes > 1 && family != Family::System { BY_CPUS } else { 0.0 }
+}
+
+fn entry(judges: Judges, lanes: u32, baseline: &Cell, cell: &Cell) -> Entry {
     let is_baseline = baseline.allocator.name == cell.allocator.name;
     let versus = |runs: fn(&Cell) -> &Runs, is_exact: bool, value: fn(&Run) -> f64| {
         let judge = if is_exact { judges.memory } else { judges.time };
         let judge = judge.filter(|_| !is_baseline)?;
         let values = |cell| runs(cell).iter().map(|(round, run)| (*round, value(run)));
         let pairs = verdict::pairs(values(baseline), values(cell));
-        if is_exact { judge.versus_exact(&pairs) } else { judge.versus(&pairs) }
+        let varies = |cell: &Cell| varies(cell.allocator.family, lanes);
+        match is_exact {
+            true => judge.versus_exact(&pairs, varies(baseline) + varies(cell)),
+            false => judge.versus(&pairs),
+        }
     };
     let lockstep: fn(&Cell) -> &Runs = |cell| &cell.lockstep;
     let free: fn(&Cell) -> &Runs = |cell| &cell.free;
@@ -221,6 +236,14 @@ mod tests {
                         glibc.";
         assert_eq!(none, expected);
         assert_eq!(say(&[entry("mallow", None, same)]), "Nothing needs less time than glibc.");
+    }
+
+    #[test]
+    fn with_threads_the_c_librarys_peak_alone_is_exact() {
+        for family in [Family::Mallow, Family::Jemalloc, Family::Other] {
+            assert_eq!((varies(family, 1), varies(family, 2)), (0.0, BY_CPUS));
+        }
+        assert_eq!(varies(Family::System, 8), 0.0);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mallow_capture::modules::Files;
+use mallow_capture::modules::{ElfFacts, bias};
 use mallow_process::maps::{self, Mapping};
 use mallow_report::pprof::{self, Code};
 use mallow_report::{Costs, Frame, HeapProfile, Metric, Names, Profile};
@@ -135,17 +135,16 @@ impl Places {
             code: Vec::new(),
             complaints: Vec::new(),
         };
-        let (mut files, mut other) = (Files::default(), Vec::new());
+        let mut other = Vec::new();
         for (index, mapping) in places.maps.iter().enumerate() {
             let file = file_of(mapping, folders);
             let is_recorded = file.metadata().is_ok_and(|data| data.ino() == mapping.inode);
             if file == mapping.path && file.is_file() && !is_recorded {
                 other.push(mapping.path.display().to_string());
             }
-            let here = Mapping { path: file, ..mapping.clone() };
-            let build_id = files.facts(&here).map(|facts| facts.build_id.clone());
-            let build_id = build_id.unwrap_or_default();
-            places.biases.push(files.bias(&here));
+            let facts = ElfFacts::read(&file);
+            places.biases.push(bias(facts.as_ref(), mapping));
+            let build_id = facts.map(|facts| facts.build_id).unwrap_or_default();
             let path = mapping.path.display().to_string();
             places.code.push(Code {
                 start: mapping.start,

@@ -8,11 +8,13 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mallow_process::binding::{Failure, Inspector};
 use mallow_process::heap::{Place, mallow};
 use mallow_process::memory::{Memory, ProcessMemory};
+use mallow_process::position::{Position, Whom};
 use mallow_process::stat::{Start, Stat, folder};
 use mallow_process::vitals::{self, Limit, Vitals};
 
@@ -138,7 +140,7 @@ struct Known {
 }
 
 pub struct Collector {
-    choice: Choice,
+    choice: Arc<Choice>,
     most: usize,
     /// For all of a reading.
     time: Duration,
@@ -146,11 +148,14 @@ pub struct Collector {
     /// Processes that were looked at closely so far.
     identified: u64,
     known: HashMap<u32, Known>,
-    last: Option<(Instant, std::sync::Arc<Snapshot>)>,
+    last: Option<(Instant, Arc<Snapshot>)>,
+    /// For whoever waits for this, see `reader`.
+    position: Arc<Position>,
+    left_alone: Vec<Whom>,
 }
 
 impl Collector {
-    pub fn new(choice: Choice, most: usize) -> Collector {
+    pub fn new(choice: Arc<Choice>, most: usize) -> Collector {
         Collector {
             choice,
             most,
@@ -159,7 +164,14 @@ impl Collector {
             identified: 0,
             known: HashMap::new(),
             last: None,
+            position: Arc::default(),
+            left_alone: Vec::new(),
         }
+    }
+
+    /// Tells which process it is at, and leaves some alone.
+    pub fn beside(self, position: Arc<Position>, left_alone: Vec<Whom>) -> Collector {
+        Collector { position, left_alone, ..self }
     }
 
     /// For a reading that nobody waits for.
@@ -167,13 +179,14 @@ impl Collector {
         Collector { time: PATIENCE, ..self }
     }
 
-    pub fn snapshot(&mut self) -> std::sync::Arc<Snapshot> {
+    pub fn snapshot(&mut self) -> Arc<Snapshot> {
         if let Some((taken, snapshot)) = &self.last
             && taken.elapsed() < FRESH
         {
             return snapshot.clone();
         }
-        let snapshot = std::sync::Arc::new(self.collect());
+        let snapshot = Arc::new(self.collect());
+        self.position.set(None);
         self.last = Some((Instant::now(), snapshot.clone()));
         snapshot
     }
@@ -182,12 +195,18 @@ impl Collector {
         let begin = Instant::now();
         let mut found: Vec<(u32, Vitals)> = Vec::new();
         for pid in self.choice.candidates() {
-            let vitals = Vitals::read(pid).ok();
-            found.extend(vitals.filter(|v| self.choice.takes(pid, v)).map(|v| (pid, v)));
+            let Ok(vitals) = Vitals::read(pid) else { continue };
+            // A pattern is looked for in the command line, which is the process's own memory.
+            let may_look = self.may_look_at(pid, &vitals);
+            if (may_look || !matches!(*self.choice, Choice::Match(_)))
+                && self.choice.takes(pid, &vitals)
+            {
+                found.push((pid, vitals));
+            }
         }
         self.forget(&found);
         for (pid, vitals) in &found {
-            if begin.elapsed() < self.time {
+            if begin.elapsed() < self.time && self.may_look_at(*pid, vitals) {
                 self.identify(*pid, vitals);
             }
         }
@@ -202,6 +221,13 @@ impl Collector {
         targets.sort_by_key(|target| target.pid);
         let (most, took) = (self.most, begin.elapsed());
         Snapshot { targets, left_out, most, took, boot_time: vitals::boot_time() }
+    }
+
+    /// From here on it may wait for ever, see `reader`.
+    fn may_look_at(&self, pid: u32, vitals: &Vitals) -> bool {
+        let process = (pid, vitals.start);
+        self.position.set(Some(process));
+        !self.left_alone.contains(&process)
     }
 
     /// Drops what has ended, and what has another start under the same number.
@@ -259,7 +285,8 @@ impl Collector {
     }
 
     fn read(&mut self, pid: u32, vitals: Vitals, begin: Instant) -> Target {
-        let vitals = self.caught_up(pid, vitals);
+        let may_look = self.may_look_at(pid, &vitals);
+        let vitals = if may_look { self.caught_up(pid, vitals) } else { vitals };
         let limit = vitals.limit();
         let Some(known) = self.known.get_mut(&pid) else {
             let (allocator, heap) = ("unknown".into(), Outcome::Unreadable);
@@ -373,6 +400,23 @@ impl Counters {
 mod tests {
     use super::*;
 
+    #[test]
+    fn who_is_left_alone_is_told_of_without_a_look_at_it() {
+        let pid = std::process::id();
+        let start = Vitals::read(pid).unwrap().start;
+        let outcome = |left_alone: Vec<Whom>| {
+            let position = Arc::new(Position::default());
+            let collector = Collector::new(Arc::new(Choice::Pids(vec![pid])), 1);
+            let snapshot = collector.beside(position, left_alone).snapshot();
+            snapshot.targets.iter().map(|target| target.heap.name()).collect::<Vec<_>>()
+        };
+        let process = Start { time: start.time + 1, ..start };
+        let program = Start { places: [0; 3], ..start };
+        assert_eq!(outcome(vec![(pid, process)]), ["other"], "of another process");
+        assert_eq!(outcome(vec![(pid, program)]), ["other"], "of another program");
+        assert_eq!(outcome(vec![(pid, start)]), ["unreadable"]);
+    }
+
     /// Its name was read of one program, or its file, or both.
     #[test]
     fn who_starts_a_program_meanwhile_has_its_name_and_its_file() {
@@ -381,7 +425,7 @@ mod tests {
         let exe = std::env::current_exe().unwrap();
         let before = Vitals { comm: "before".into(), start: Start::default(), ..own.clone() };
         for (vitals, is_file_of_before) in [(&before, false), (&before, true), (&own, true)] {
-            let mut collector = Collector::new(Choice::Pids(vec![pid]), 1);
+            let mut collector = Collector::new(Arc::new(Choice::Pids(vec![pid])), 1);
             collector.identify(pid, vitals);
             let known = collector.known.get_mut(&pid).unwrap();
             if is_file_of_before {

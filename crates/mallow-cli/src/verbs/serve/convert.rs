@@ -172,9 +172,16 @@ async fn output(child: &mut Child) -> std::io::Result<Outcome> {
     let (mut bytes, mut said) = (Vec::new(), Vec::new());
     let mut stdout = stdout.take(LARGEST + 1);
     let mut stderr = stderr.take(4096);
-    tokio::try_join!(stdout.read_to_end(&mut bytes), stderr.read_to_end(&mut said))?;
-    if bytes.len() as u64 > LARGEST {
-        return Ok(Err(format!("it is larger than {} MiB.", LARGEST >> 20)));
+    let whole = async {
+        let read = stdout.read_to_end(&mut bytes).await? as u64;
+        // At once: the child waits until more is read, and its standard error stays open as long.
+        if read > LARGEST { Err(std::io::ErrorKind::FileTooLarge.into()) } else { Ok(()) }
+    };
+    match tokio::try_join!(whole, stderr.read_to_end(&mut said)) {
+        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
+            return Ok(Err(format!("it is larger than {} MiB.", LARGEST >> 20)));
+        }
+        read => drop(read?),
     }
     // Closed, so that who says more than is read does not wait for us.
     drop((stdout, stderr));
@@ -188,4 +195,24 @@ async fn output(child: &mut Child) -> std::io::Result<Outcome> {
         || format!("mallow report ended with {status}; it may use {} MiB.", MOST_MEMORY >> 20),
         str::to_owned,
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Not after the time for the child: it waits for who reads.
+    #[test]
+    fn what_is_too_large_is_told_at_once() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let said = runtime.block_on(async {
+            let mut command = tokio::process::Command::new("head");
+            command.args(["-c", "40000000", "/dev/zero"]).kill_on_drop(true);
+            let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = piped.spawn().unwrap();
+            tokio::time::timeout(MOST_TIME, output(&mut child)).await
+        });
+        let outcome = said.expect("before the time is over").unwrap();
+        assert_eq!(outcome.unwrap_err(), "it is larger than 32 MiB.");
+    }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `mallow serve`: heaps of processes as metrics for Prometheus, with their profiles, over HTTP.
 //!
-//! `targets` says which processes, `collect` reads them, `metrics` and `page` show what was read,
+//! `targets` says which processes, `collect` reads them, on the thread of `reader`, `metrics` and `page` show what was read,
 //! `profile` finds what a process wrote itself, `convert` has it in pprof's format; `listen`, `tls` and `http`
 //! answer, to whom `token` and `guests` say, in the form that `accept` reads; `push` sends to collectors, `textfile` writes a file.
 
@@ -16,6 +16,7 @@ mod metrics;
 mod page;
 mod profile;
 mod push;
+mod reader;
 mod targets;
 mod textfile;
 mod tls;
@@ -25,6 +26,7 @@ use std::sync::{Arc, mpsc};
 
 use mallow_os::threads;
 use mallow_process::binding::Failure;
+use mallow_process::position::{Position, Whom};
 use mallow_process::stat::folder;
 use mallow_process::vitals::Vitals;
 use tokio::sync::oneshot;
@@ -37,6 +39,7 @@ use convert::Converter;
 use http::Server;
 use listen::Listener;
 use push::Push;
+use reader::{Read, Reader};
 use targets::Choice;
 use token::Token;
 
@@ -48,8 +51,10 @@ pub fn main(args: &ServeArgs, notes: Notes) -> Result<u8> {
     choice.missing_unit().iter().for_each(|sentence| notes.note(sentence));
     let most = args.most as usize;
     if let Some(file) = &args.textfile {
-        let mut collector = Collector::new(choice, most).patient();
-        return textfile::write(file, args.interval, &mut collector, notes);
+        let choice = Arc::new(choice);
+        let make = looks(move || Collector::new(choice.clone(), most).patient());
+        let mut reader = Reader::new(make)?.patient();
+        return textfile::write(file, args.interval, || reader.whole(), notes);
     }
     let token = Token::of(args, notes)?;
     let tls = tls::Identity::of(args, notes)?;
@@ -80,18 +85,29 @@ fn check(pid: u32) -> Result<()> {
     }
 }
 
-/// The thread that reads processes. It ends with the last who may ask it.
+/// What a thread that reads does, each with a collector of its own.
+fn looks(
+    collector: impl Fn() -> Collector + Clone + Send + 'static,
+) -> impl Fn(Arc<Position>, Vec<Whom>) -> Read<Snapshot> + Clone + Send + 'static {
+    move |position, left_alone| {
+        let mut collector = collector().beside(position, left_alone);
+        Box::new(move || collector.snapshot()) as Read<Snapshot>
+    }
+}
+
+/// The thread that has processes read. It ends with the last who may ask it.
 fn start(choice: Choice, most: usize) -> Result<http::Readings> {
     let (sender, requests) = mpsc::channel::<oneshot::Sender<Arc<Snapshot>>>();
+    let choice = Arc::new(choice);
+    let mut reader = Reader::new(looks(move || Collector::new(choice.clone(), most)))?;
     let work = move || {
-        let mut collector = Collector::new(choice, most);
-        // The first look takes the longest, so it does not wait for a request.
-        collector.snapshot();
         for request in requests {
-            // Who asked may have gone.
-            let _ = request.send(collector.snapshot());
+            // Without an answer who asked is told that there is none; he may have gone.
+            if let Some(snapshot) = reader.snapshot() {
+                let _ = request.send(snapshot);
+            }
         }
     };
-    threads::spawn("collect", work)?;
+    threads::spawn("answer", work)?;
     Ok(sender)
 }

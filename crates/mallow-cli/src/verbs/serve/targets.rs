@@ -7,6 +7,7 @@ use regex_lite::Regex;
 
 use super::args::ServeArgs;
 use crate::error::{Error, Result};
+use crate::parse;
 
 pub enum Choice {
     Pids(Vec<u32>),
@@ -35,8 +36,7 @@ impl Choice {
                         .into(),
                 ));
             }
-            Some(name) if name.contains('.') => Choice::Unit(name.clone()),
-            Some(name) => Choice::Unit(format!("{name}.service")),
+            Some(name) => Choice::Unit(parse::unit(name)),
             None => Choice::All,
         })
     }

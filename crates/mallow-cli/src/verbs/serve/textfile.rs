@@ -3,11 +3,12 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::accept::Form;
-use super::collect::Collector;
+use super::collect::Snapshot;
 use super::metrics;
 use crate::error::{Error, Result};
 use crate::output::{self, Notes};
@@ -21,14 +22,16 @@ const STEP: Duration = Duration::from_millis(100);
 pub fn write(
     file: &Path,
     interval: Option<Duration>,
-    collector: &mut Collector,
+    mut read: impl FnMut() -> Option<Arc<Snapshot>>,
     notes: Notes,
 ) -> Result<u8> {
     let interrupted = signals::watch()?;
     let (mut is_first, mut is_failing) = (true, false);
     loop {
         let next = interval.map(|interval| Instant::now() + interval);
-        let written = replace(file, &metrics::render(&collector.snapshot(), Form::Prometheus));
+        let written = read()
+            .ok_or_else(unread)
+            .and_then(|snapshot| replace(file, &metrics::render(&snapshot, Form::Prometheus)));
         let Some(next) = next else { return written.map(|()| 0) };
         let fails = written.is_err();
         match written {
@@ -47,6 +50,14 @@ pub fn write(
             std::thread::sleep(STEP.min(next.saturating_duration_since(Instant::now())));
         }
     }
+}
+
+fn unread() -> Error {
+    Error::Permission(
+        "The processes cannot be read: no thread can be started for it, or the kernel waits for file servers that do \
+         not answer in too many. Choose processes by --pid or --unit"
+            .into(),
+    )
 }
 
 /// Whether there is no room for the file.

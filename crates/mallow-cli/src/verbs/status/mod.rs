@@ -35,7 +35,9 @@ struct Enabled {
     allocator: String,
     /// What LD_PRELOAD gets.
     preload: String,
+    #[serde(serialize_with = "mallow_process::lossy::path")]
     library: PathBuf,
+    #[serde(serialize_with = "mallow_process::lossy::path")]
     file: PathBuf,
     /// Not known of what `mallow enable` did not write.
     since: Option<String>,

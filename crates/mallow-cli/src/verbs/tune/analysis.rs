@@ -48,7 +48,7 @@ pub fn analyse(search: &Search<Error>, about: &About, finalists: &[Index]) -> Re
         settings_tried: tried,
         rounds_confirmed: if about.has_second { confirmed.min(again) } else { confirmed },
         rounds_needed: judge.fewest_rounds(),
-        defaults_failed: search.defaults_failed,
+        defaults_failed: search.state.defaults_failed,
     };
     let (chosen, end, verdict) = conclude(&entries, search.aim.constraints, &settings);
     let line = chosen.map(|index| line(&entries[index]));
@@ -162,6 +162,10 @@ fn broken_limits(search: &Search<Error>, index: Index) -> Vec<String> {
         let broken = search.aim.constraints.iter().filter(|limit| !limit.holds(&trials));
         all.extend(broken.filter_map(|limit| {
             let worst = constraint::show(limit, limit.worst(&trials)?);
+            let worst = match limit.is_bound(&trials) {
+                true => format!("not known, {worst} at most"),
+                false => worst,
+            };
             Some(format!("{}: {worst}{on}", constraint::text(limit)))
         }));
     }

@@ -47,6 +47,8 @@ struct Point<'a> {
     class: &'static str,
     is_on_front: bool,
     is_proven: bool,
+    /// The memory is an upper limit of what it was.
+    is_bound: bool,
 }
 
 /// What was confirmed stands where it was measured; what was searched only, where its ratios put it.
@@ -73,7 +75,8 @@ fn points(report: &Report) -> Vec<Point<'_>> {
         .filter_map(|(index, entry)| {
             let (time, memory, class, is_proven) = point((index, entry))?;
             let (name, is_on_front) = (entry.settings.as_str(), entry.is_on_front);
-            Some(Point { name, time, memory, class, is_on_front, is_proven })
+            let is_bound = entry.is_peak_of_start();
+            Some(Point { name, time, memory, class, is_on_front, is_proven, is_bound })
         })
         .collect()
 }
@@ -116,6 +119,7 @@ fn picture(report: &Report) -> Markup {
                     g class=(point.class) {
                         title {
                             (clean::line(point.name)) ": " (output::seconds(point.time)) ", "
+                            @if point.is_bound { "less than " }
                             (output::bytes(point.memory))
                             @if !point.is_proven { ", searched only" }
                         }

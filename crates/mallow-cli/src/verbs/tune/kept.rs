@@ -72,6 +72,7 @@ mod tests {
     fn state() -> State {
         let mut state = State::new(subject(), 7);
         state.schedule = Some((1, 2, 7));
+        state.defaults_failed = true;
         let mut add = |stage, candidate, outcome| {
             state.trials.insert(Place { stage, round: 0, candidate }, outcome);
         };
@@ -94,8 +95,26 @@ mod tests {
         write(&state(), &path).unwrap();
         let read = read(&path, &subject()).unwrap().unwrap();
         assert_eq!((read.seed, read.schedule), (7, Some((1, 2, 7))));
+        assert!(read.defaults_failed);
         assert_eq!(read.trials, state().trials);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+    }
+
+    /// What follows from figures that are read again is what followed from those that were measured.
+    #[test]
+    fn figures_are_read_as_they_were_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let mut written = state();
+        for round in 0..2000 {
+            let time_s = 0.0029 + f64::from(round).sqrt() / 7e5;
+            let trial =
+                Trial { time_s, cpu_s: time_s / 3.0, peak_rss: 1e6, is_peak_of_start: false };
+            let place = Place { stage: Stage::Confirmation, round, candidate: 0 };
+            written.trials.insert(place, Ok(trial));
+        }
+        write(&written, &path).unwrap();
+        assert_eq!(read(&path, &subject()).unwrap().unwrap().trials, written.trials);
     }
 
     #[test]

@@ -289,7 +289,7 @@ impl Tuning<'_> {
             margin: self.args.verdict.margin,
         };
         let mut search = Search::new(aim, candidates, state, &keep, interrupted, &bar, self.start);
-        search.defaults_failed = self.traces.has_failed;
+        search.state.defaults_failed |= self.traces.has_failed;
         let finalists = self.carry_out(&mut search)?;
         bar.end();
         let command = self.words()?;

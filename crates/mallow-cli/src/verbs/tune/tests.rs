@@ -36,6 +36,8 @@ struct Made<'a> {
     /// Each run with such a number fails, whatever is set.
     every: Option<usize>,
     only_defaults_work: bool,
+    /// Its peak is never known.
+    is_small: bool,
     random: StdRng,
     /// Other programs come and go: runs drift together, some are held up, and memory varies as much as time.
     is_busy: bool,
@@ -88,7 +90,7 @@ impl Bench for Made<'_> {
             time_s,
             cpu_s: time_s * noise(0.01),
             peak_rss,
-            is_peak_of_start: false,
+            is_peak_of_start: self.is_small,
         })))
     }
 }
@@ -123,6 +125,7 @@ fn made<'a>(factors: &[(f64, f64)], seed: u64, interrupted: &'a AtomicBool) -> M
         failing: 0..0,
         every: None,
         only_defaults_work: false,
+        is_small: false,
         random: StdRng::seed_from_u64(seed),
         is_busy: false,
         rounds: Some(12),
@@ -214,6 +217,25 @@ fn limits_hold_on_the_second_recording_too() {
     let report = ends_with(1.0);
     assert_eq!(report.end, End::LimitsNotKept, "{}", report.verdict);
     assert!(report.verdict.contains("MiB on the second recording"), "{}", report.verdict);
+}
+
+/// Of a small command only what its peak is below is known: that is no figure of it.
+#[test]
+fn a_peak_that_is_not_known_is_not_shown_as_one() {
+    let interrupted = AtomicBool::new(false);
+    let mut factors = [(1.0, 1.0); 8];
+    factors[6] = (0.5, 1.0);
+    let mut bench = made(&factors, 5, &interrupted);
+    bench.is_small = true;
+    let limit = [Constraint { figure: Figure::Rss, limit: 8e7 }];
+    let report = tune_under(&limit, &mut bench, None, State::new(subject(), 3), None).0;
+    assert!(report.verdict.contains("rss < 76.3 MiB: not known, "), "{}", report.verdict);
+    let screen = crate::output::Screen::PLAIN;
+    let csv = report.text(crate::output::Format::Csv, screen);
+    let (heads, defaults) = (csv.lines().next().unwrap(), csv.lines().nth(1).unwrap());
+    let place = heads.split(',').position(|head| head == "peak_rss").unwrap();
+    assert_eq!(defaults.split(',').nth(place), Some(""), "{csv}");
+    assert!(super::html::page(&report).contains("less than 9"), "in the picture");
 }
 
 /// Settings that do nothing: among many of them some look good by chance, and are not believed.

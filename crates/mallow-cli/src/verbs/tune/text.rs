@@ -134,11 +134,16 @@ impl Entry {
         words.join("; ")
     }
 
+    /// The peak is not known, only that it was less.
+    pub fn is_peak_of_start(&self) -> bool {
+        self.confirmed.as_ref().is_some_and(|figures| figures.is_peak_of_start)
+    }
+
     fn row(&self) -> Vec<String> {
         let median = |of: fn(&Figures) -> &Metric, form: fn(f64) -> String| {
             self.confirmed.as_ref().map_or("-".into(), |figures| form(of(figures).median))
         };
-        let is_less = self.confirmed.as_ref().is_some_and(|figures| figures.is_peak_of_start);
+        let is_less = self.is_peak_of_start();
         let peak = median(|figures| &figures.peak_rss, output::bytes);
         let [time, cpu, memory] = self.against();
         vec![
@@ -177,6 +182,8 @@ impl Entry {
         let plain = |of: fn(&Figures) -> &Metric| {
             wording::number(self.confirmed.as_ref().map(|figures| of(figures).median))
         };
+        let is_known = !self.is_peak_of_start();
+        let peak_rss = if is_known { plain(|figures| &figures.peak_rss) } else { String::new() };
         let ratio = |of: fn(&Figures) -> &Option<Versus>| {
             self.confirmed.as_ref().map_or(String::new(), |f| wording::plain_ratio(of(f)))
         };
@@ -193,7 +200,7 @@ impl Entry {
             standing.into(),
             plain(|figures| &figures.wall_s),
             plain(|figures| &figures.cpu_s),
-            plain(|figures| &figures.peak_rss),
+            peak_rss,
             ratio(|figures| &figures.time),
             ratio(|figures| &figures.cpu),
             ratio(|figures| &figures.memory),

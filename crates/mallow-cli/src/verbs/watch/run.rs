@@ -297,8 +297,16 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("run.json");
         let data = serde_json::to_value(&run).expect("data");
+        let mut copies = crate::parse::changed_copies(data, u64::MAX);
+        // And some of two places.
+        let twice = copies.iter().enumerate().step_by(5).flat_map(|(index, copy)| {
+            let twice = crate::parse::changed_copies(copy.clone(), u64::MAX);
+            twice.into_iter().skip(index % 97).step_by(97)
+        });
+        let twice: Vec<_> = twice.collect();
+        copies.extend(twice);
         let mut shown = 0;
-        for copy in crate::parse::changed_copies(data, u64::MAX) {
+        for copy in copies {
             std::fs::write(&file, copy.to_string()).expect("a file");
             let Ok(changed) = load(&file) else { continue };
             csv(&changed);

@@ -196,7 +196,8 @@ mod tests {
         let deadline = Instant::now() + Duration::from_secs(20);
         let sample = loop {
             let sample = sampler.take().unwrap();
-            if sample.heap_used.is_some() {
+            // The shell may have only begun.
+            if sample.heap_used.is_some_and(|used| used > 1000) {
                 break sample;
             }
             assert!(Instant::now() < deadline, "the heap is not read");
@@ -207,7 +208,6 @@ mod tests {
         assert!(sample.rss > 1 << 19 && sample.minor_faults > 20 && sample.processes == 1);
         assert!(sample.pss.unwrap() <= sample.rss);
         assert_eq!(sampler.allocator, "glibc");
-        assert!(sample.heap_used.unwrap() > 1000);
         assert!(Sampler::new(4_194_304, Duration::from_secs(1)).unwrap().take().is_none());
     }
 

@@ -28,6 +28,8 @@ const ENDED: &str = "ended";
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// How long the last sample waits for a heap that is read for it.
 const LAST_WITHIN: Duration = Duration::from_secs(3);
+/// A sample that is no older tells how it was at the end.
+const FRESH: Duration = Duration::from_millis(500);
 /// For a command that is asked to end, before it is made to.
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
 const END_EVERY: Duration = Duration::from_millis(10);
@@ -94,6 +96,7 @@ impl<'a> Session<'a> {
         interrupted: &AtomicBool,
     ) -> &'static str {
         let mut next = self.begin;
+        let mut taken = None;
         loop {
             // Also who is quick to interrupt gets one sample.
             if interrupted.load(Ordering::Relaxed) && !history.run.samples.is_empty() {
@@ -101,10 +104,10 @@ impl<'a> Session<'a> {
             }
             let is_over = self.args.duration.is_some_and(|time| self.begin.elapsed() >= time);
             // How it was at the end belongs to it.
-            let early = if is_over { self.args.interval / 2 } else { Duration::ZERO };
-            if Instant::now() + early >= next {
+            if Instant::now() >= next || is_over && !is_fresh(taken, self.args.interval) {
                 let sample = if is_over { sampler.take_last(LAST_WITHIN) } else { sampler.take() };
                 let Some(sample) = sample else { return ENDED };
+                taken = Some(Instant::now());
                 history.add(sample);
                 history.find_trend();
                 if !sampler.allocator.is_empty() {
@@ -188,4 +191,9 @@ impl<'a> Session<'a> {
             ..Run::default()
         }
     }
+}
+
+/// Whether a sample that was taken then is also one of now.
+fn is_fresh(taken: Option<Instant>, interval: Duration) -> bool {
+    taken.is_some_and(|taken| taken.elapsed() < FRESH.min(interval / 2))
 }
