@@ -37,7 +37,8 @@
 #   make test-recipes  has Meson and Conan build programs with them
 #   make test-dist  builds packages from it, elsewhere and offline: the same bytes as in dist/
 #   make docs       the site of docs/ (build/docs/index.html)
-#   make install    PREFIX=/usr/local, DESTDIR for packagers; manual and completions too
+#   make install    PREFIX=/usr/local, DESTDIR for packagers; manual and completions too. With sudo it takes what
+#                   `make build` made, if that is not older than the sources
 #   make clean
 
 PREFIX ?= /usr/local
@@ -53,15 +54,35 @@ BASH_COMPLETIONS = $(PREFIX)/share/bash-completion/completions
 ZSH_COMPLETIONS = $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS = $(PREFIX)/share/fish/vendor_completions.d
 
-# For packagers: another build folder (BUILD), the library folder below PREFIX (LIBDIR), and, with
+# For packagers: another build folder (BUILD), the library folder below PREFIX (LIBDIR; below /usr/local it is lib on
+# every distribution, as README.md says, and elsewhere CMake's choice, which is often lib64), and, with
 # CARGO_BUILD_TARGET, a command for another machine, whose manual a command of this one writes.
 BUILD ?= build
-LIBDIR ?=
+LIBDIR ?= $(if $(filter /usr/local,$(PREFIX)),lib)
 # Names begin so in one more library, as docs/jemalloc.md says: je_ gives libmallow-je.
 JEMALLOC_PREFIX ?=
 PREFIXED = $(if $(JEMALLOC_PREFIX),-DMALLOW_JEMALLOC_PREFIX='$(JEMALLOC_PREFIX)')
 MALLOW = $(or $(CARGO_TARGET_DIR),target)/$(if $(CARGO_BUILD_TARGET),$(CARGO_BUILD_TARGET)/)release/mallow
 MALLOW_HERE ?= $(MALLOW)
+# What of others is in the command, written where cargo is: not every root has one.
+THIRD_PARTY = $(dir $(MALLOW))third-party.txt
+
+# unless_built FILE TARGET: what a user built, `sudo make install` takes as it is. Root often has no Rust, or
+# another, and what it compiled here would be root's.
+unless_built = $(if $(and $(SUDO_USER),$(if $(DESTDIR),,yes),$(wildcard $1)),,$2)
+LIBRARY = $(BUILD)/libmallow$(if $(JEMALLOC_PREFIX),-$(subst _,,$(JEMALLOC_PREFIX))).so
+
+# What they are made of, and when `make` last looked whether they still are: what would be the same keeps its time.
+LIBRARY_SOURCES = core/src core/include CMakeLists.txt
+LIBRARY_LOOKED = $(BUILD)/looked
+COMMAND_SOURCES = core/src core/include core/rust crates/mallow-* Cargo.toml Cargo.lock
+COMMAND_LOOKED = $(dir $(MALLOW))looked
+
+# unless_older FILE LOOKED SOURCES: stops where FILE would be taken as it is, and is older than its sources. A shell of
+# `sudo -i` has SUDO_USER too: after `git pull` an old library would be installed there, with new headers.
+unless_older = $(if $(call unless_built,$1,now),,$(if $(shell find $3 -name tests -prune -o -type f \
+	$(patsubst %,-newer '%',$(wildcard $1 $2)) -print -quit),$(error $1 is older than its sources. Run `make` \
+	first, then install it)))
 
 # Alerts, dashboard and the centre of a fleet, which name each other by where they lie.
 OPERATED = grafana/mallow.json prometheus/mallow.rules.yml \
@@ -78,10 +99,14 @@ libraries:
 	@tools/setup libraries
 	@cmake -S . -B $(BUILD) $(PREFIXED) >/dev/null
 	@MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --target libraries -j $(JOBS)
+	@touch '$(LIBRARY_LOOKED)'
 
 command:
 	@tools/setup build
 	cargo build --release --quiet -p mallow-cli
+	@[ '$(THIRD_PARTY)' -nt Cargo.lock ] || { tools/third-party >'$(THIRD_PARTY).part' && \
+		mv '$(THIRD_PARTY).part' '$(THIRD_PARTY)'; } || rm -f '$(THIRD_PARTY)' '$(THIRD_PARTY).part'
+	@touch '$(COMMAND_LOOKED)' 2>/dev/null || true
 
 run:
 	@tools/setup run
@@ -199,22 +224,27 @@ install: install-libraries install-command
 	@# The loader has to learn of new libraries; packagers do that by their own means.
 	@if [ -z '$(DESTDIR)' ] && [ "$$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig; fi
 
-install-libraries: libraries
+# What is installed is for all users, whatever umask the one has who installs it.
+FOR_ALL = umask 022 &&
+
+install-libraries: $(call unless_built,$(LIBRARY),libraries)
+	$(call unless_older,$(LIBRARY),$(LIBRARY_LOOKED),$(LIBRARY_SOURCES))
 	cmake -S . -B $(BUILD) -DCMAKE_INSTALL_PREFIX='$(PREFIX)' \
 		$(if $(LIBDIR),-DCMAKE_INSTALL_LIBDIR='$(LIBDIR)') >/dev/null
-	DESTDIR='$(DESTDIR)' cmake --install $(BUILD)
+	$(FOR_ALL) DESTDIR='$(DESTDIR)' cmake --install $(BUILD)
 
-install-command: command
-	install -d '$(DESTDIR)$(PREFIX)/bin'
-	install -m 755 $(MALLOW) '$(DESTDIR)$(PREFIX)/bin/mallow'
-	install -d '$(DESTDIR)$(PREFIX)/share/doc/mallow'
-	tools/third-party >'$(DESTDIR)$(PREFIX)/share/doc/mallow/third-party.txt'
-	$(MALLOW_HERE) man --all '$(DESTDIR)$(PREFIX)/share/man/man1'
-	install -d '$(DESTDIR)$(BASH_COMPLETIONS)' '$(DESTDIR)$(ZSH_COMPLETIONS)' '$(DESTDIR)$(FISH_COMPLETIONS)'
-	$(MALLOW_HERE) completions bash -o '$(DESTDIR)$(BASH_COMPLETIONS)/mallow'
-	$(MALLOW_HERE) completions zsh -o '$(DESTDIR)$(ZSH_COMPLETIONS)/_mallow'
-	$(MALLOW_HERE) completions fish -o '$(DESTDIR)$(FISH_COMPLETIONS)/mallow.fish'
-	$(foreach file,$(OPERATED),install -D -m 644 packaging/$(file) '$(DESTDIR)$(PREFIX)/share/mallow/$(file)' &&) true
+install-command: $(call unless_built,$(MALLOW),command)
+	$(call unless_older,$(MALLOW),$(COMMAND_LOOKED),$(COMMAND_SOURCES))
+	$(FOR_ALL) install -d '$(DESTDIR)$(PREFIX)/bin'
+	$(FOR_ALL) install -m 755 $(MALLOW) '$(DESTDIR)$(PREFIX)/bin/mallow'
+	$(FOR_ALL) install -d '$(DESTDIR)$(PREFIX)/share/doc/mallow'
+	$(FOR_ALL) { cat '$(THIRD_PARTY)' 2>/dev/null || tools/third-party; } >'$(DESTDIR)$(PREFIX)/share/doc/mallow/third-party.txt'
+	$(FOR_ALL) $(MALLOW_HERE) man --all '$(DESTDIR)$(PREFIX)/share/man/man1'
+	$(FOR_ALL) install -d '$(DESTDIR)$(BASH_COMPLETIONS)' '$(DESTDIR)$(ZSH_COMPLETIONS)' '$(DESTDIR)$(FISH_COMPLETIONS)'
+	$(FOR_ALL) $(MALLOW_HERE) completions bash -o '$(DESTDIR)$(BASH_COMPLETIONS)/mallow'
+	$(FOR_ALL) $(MALLOW_HERE) completions zsh -o '$(DESTDIR)$(ZSH_COMPLETIONS)/_mallow'
+	$(FOR_ALL) $(MALLOW_HERE) completions fish -o '$(DESTDIR)$(FISH_COMPLETIONS)/mallow.fish'
+	$(FOR_ALL) $(foreach file,$(OPERATED),install -D -m 644 packaging/$(file) '$(DESTDIR)$(PREFIX)/share/mallow/$(file)' &&) true
 
 clean:
 	rm -rf build build-aarch64 build-packages dist

@@ -19,6 +19,9 @@ import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
+# How hard gzip, xz and zstd try. MALLOW_PACKAGES_QUICK=1: what is thrown away soon need not be small.
+GZIP_LEVEL, XZ_LEVEL, ZSTD_LEVEL = (1, 0, 1) if os.environ.get("MALLOW_PACKAGES_QUICK") == "1" else (9, 6, 19)
+
 # What the systems call a machine; None is for packages that serve every machine.
 MACHINES = {
     "deb": {"x86_64": "amd64", "aarch64": "arm64", None: "all"},
@@ -165,7 +168,7 @@ def write_deb(package, folder):
     set_times(package)
     machine = MACHINES["deb"][package.machine]
     result = folder / f"{package.name}_{package.version}_{machine}.deb"
-    run("dpkg-deb", "--root-owner-group", "-Zxz", "--threads-max=1", "--build", package.tree,
+    run("dpkg-deb", "--root-owner-group", "-Zxz", f"-z{XZ_LEVEL}", "--threads-max=1", "--build", package.tree,
         result, env={**os.environ, "SOURCE_DATE_EPOCH": str(package.epoch)})
     return result
 
@@ -209,7 +212,7 @@ RPM_SETTINGS = {
     "_build_id_links": "none",
     "debug_package": "%{nil}",
     "__os_install_post": "%{nil}",
-    "_binary_payload": "w19.zstdio",
+    "_binary_payload": f"w{ZSTD_LEVEL}.zstdio",
     "_binary_filedigest_algorithm": "8",
     "_source_filedigest_algorithm": "8",
     "optflags": "-O2",
@@ -253,7 +256,7 @@ def tar_member(path, package):
 
 
 def gzip_bytes(data):
-    return gzip.compress(data, compresslevel=9, mtime=0)
+    return gzip.compress(data, compresslevel=GZIP_LEVEL, mtime=0)
 
 
 def apk_data(package):

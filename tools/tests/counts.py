@@ -18,6 +18,7 @@ LOADER = importlib.machinery.SourceFileLoader(
     "tools_test", str(pathlib.Path(__file__).resolve().parent.parent / "test"))
 tools_test = importlib.util.module_from_spec(importlib.util.spec_from_loader("tools_test", LOADER))
 LOADER.exec_module(tools_test)
+run_ctest = tools_test.run_ctest
 
 CARGO = """
 running 4 tests
@@ -98,6 +99,37 @@ class TestCounts(unittest.TestCase):
         self.assertEqual(recovered(failed, ["test fails ... ok", "test fails ... FAILED"]), [])
         self.assertEqual(recovered(failed * 2, ["test fails ... ok"]), [])
         self.assertEqual(recovered(failed, []), [])
+
+    def in_ci(self, name, *runs):
+        """There `name` is done so often, with these results."""
+        patch = unittest.mock.patch
+        for change in (patch.dict(tools_test.os.environ, CI="true"), patch.object(tools_test, "flaky", []),
+                       patch.object(tools_test, name, side_effect=runs)):
+            change.start()
+            self.addCleanup(change.stop)
+
+    def test_a_target_that_crashed_fails_beside_a_test_that_recovers(self):
+        end = ["error: 2 targets failed:", "    `-p one --lib`", "    `-p other --lib`"]
+        self.in_ci("cargo_test", (False, CARGO.splitlines() + end), (True, ["test fails ... ok"]), (False, []))
+        self.assertEqual(tools_test.step_rust("2"), (4, 1, 2))  # clippy is one of them
+        self.assertEqual(tools_test.flaky, ["fails"])
+
+    def test_targets_without_a_result(self):
+        unfinished, lines = tools_test.cargo_unfinished, CARGO.splitlines()
+        one, other = "    `-p one --lib`", "    `-p other --lib`"
+        self.assertEqual(unfinished(False, lines + [one]), 0)
+        self.assertEqual(unfinished(False, lines + [one, other]), 1)
+        self.assertEqual(unfinished(False, [one, other]), 2)
+        self.assertEqual(unfinished(False, ["error: could not compile `one`"]), 1)
+        self.assertEqual(unfinished(True, []), 0)
+
+    def test_what_was_repeated_without_a_report_failed_again(self):
+        before = tools_test.Counts(3, 1)
+        self.in_ci("run_ctest", (before, ["fails"]), (tools_test.FAIL, None))
+        self.assertEqual(tools_test.ctest("build", "2"), before)
+        with tempfile.TemporaryDirectory() as root, unittest.mock.patch.multiple(
+                tools_test, ROOT=pathlib.Path(root), run=lambda *_: False):
+            self.assertEqual(run_ctest("build"), (tools_test.FAIL, None))
 
     def ended(self, text):
         """What is made of a step that ran beside another and printed this."""

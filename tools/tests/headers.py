@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Every file of Rust begins with the line of its licence."""
+"""Every file of Rust begins with the line of its licence; public headers of C can be included from C++."""
 
 import pathlib
 import unittest
@@ -23,6 +23,13 @@ class Headers(unittest.TestCase):
         missing = sorted(str(file.relative_to(ROOT)) for file in files
                          if file.read_text().split("\n", 1)[0] != LINE)
         self.assertEqual(missing, [], f"write {LINE} above all else")
+
+    def test_public_headers_include_nothing_as_a_part_of_c(self):
+        """Headers of the system may have templates for C++."""
+        files = [*ROOT.glob("core/include/**/*.h"), *ROOT.glob("crates/*/include/*.h")]
+        self.assertGreater(len(files), 3)
+        for file in files:
+            self.assertNotIn("#include", file.read_text().partition('extern "C" {')[2], file)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,13 @@ class Scratch(unittest.TestCase):
         self.scratch = pathlib.Path(scratch.name)
 
 
+def would_run(*words, **environment):
+    """What `make` would do."""
+    environment = {**os.environ, "SUDO_USER": "", **environment}
+    return subprocess.run(["make", "-n", *words], cwd=ROOT, env=environment, check=True, capture_output=True,
+                          text=True).stdout
+
+
 class Table(Scratch):
     def test_packages_name_packages(self):
         for recipe in TABLE.values():
@@ -53,6 +60,20 @@ class Table(Scratch):
             for name in recipe.get("instead_of", []):
                 if name in TABLE:
                     self.assertIn(recipe["name"], TABLE[name]["instead_of"])
+
+    def told_to_pkg_config(self, libraries, headers):
+        """The folders in mallow.pc, where these were asked for."""
+        built = pathlib.Path(tempfile.mkdtemp(dir=self.scratch))
+        subprocess.run(["cmake", "-S", ROOT, "-B", built, "-DCMAKE_INSTALL_PREFIX=/store/lib",
+                        f"-DCMAKE_INSTALL_LIBDIR={libraries}", f"-DCMAKE_INSTALL_INCLUDEDIR={headers}"],
+                       check=True, capture_output=True)
+        return re.findall(r"^(?:lib|include)dir=(.*)", (built / "mallow.pc").read_text(), re.M)
+
+    @unittest.skipUnless(shutil.which("cmake"), "no cmake")
+    def test_pkg_config_is_told_whole_paths_and_those_below_the_prefix(self):
+        for told in ["/store/lib/lib64", "/store/headers/include"], ["${prefix}/lib64", "${prefix}/include"]:
+            asked = [path.removeprefix("${prefix}/") for path in told]
+            self.assertEqual(self.told_to_pkg_config(*asked), told)
 
     def installed_libraries(self):
         """What CMake installs, with empty files in place of the libraries."""
@@ -68,8 +89,7 @@ class Table(Scratch):
 
     def installed_by_the_command(self):
         """The files that the Makefile says, and one page of the manual."""
-        shown = subprocess.run(["make", "-n", "install-command", "PREFIX=/usr", "DESTDIR=/root"],
-                               cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        shown = would_run("install-command", "PREFIX=/usr", "DESTDIR=/root")
         files = re.findall(r"(?:-o|>|install (?:-D )?-m \d+ \S+) ?'/root/(\S+)'", shown)
         operated = [name for name in files if name.startswith("usr/share/mallow/")]
         self.assertEqual(len(files), 5 + len(operated), shown)
@@ -98,6 +118,57 @@ class Table(Scratch):
         shared = build.share_out(names, wanted)
         self.assertEqual(shared["libmallow"], ["usr/lib64/libmallow.so"])
         self.assertEqual(sorted(names), sorted(sum(shared.values(), [])))
+
+    def built_again(self, *words, user="somebody"):
+        """Whether `make install` builds the libraries and the command, where that user called sudo."""
+        shown = would_run("install", f"MALLOW={self.scratch}/mallow", f"BUILD={self.scratch}", *words,
+                          SUDO_USER=user)
+        return "cmake --build" in shown, "cargo build" in shown
+
+    @unittest.skipUnless(shutil.which("make"), "no make")
+    def test_sudo_takes_what_was_built(self):
+        self.assertEqual(self.built_again(), (True, True))
+        for name in ("mallow", "libmallow.so"):
+            (self.scratch / name).touch()
+        self.assertEqual(self.built_again(), (False, False))
+        self.assertEqual(self.built_again("JEMALLOC_PREFIX=je_"), (True, False))
+        # Packages are never made of what lies there.
+        self.assertEqual(self.built_again("DESTDIR=/root"), (True, True))
+        self.assertEqual(self.built_again(user=""), (True, True))
+
+    @unittest.skipUnless(shutil.which("make"), "no make")
+    def test_sudo_does_not_take_what_is_older_than_its_sources(self):
+        built = [self.scratch / name for name in ("mallow", "libmallow.so")]
+        for path in built:
+            path.touch()
+            os.utime(path, (1, 1))
+            with self.assertRaises(subprocess.CalledProcessError) as refused:
+                self.built_again()
+            self.assertIn(f"{path} is older than its sources. Run `make` first", refused.exception.stderr)
+            self.assertEqual(self.built_again("DESTDIR=/root"), (True, True))
+            path.touch()
+        # What would be the same `make` leaves as it is, and says when it looked.
+        shown = would_run("build", f"MALLOW={self.scratch}/mallow", f"BUILD={self.scratch}")
+        self.assertEqual(shown.count(f"touch '{self.scratch}/looked'"), 2, shown)
+        for path in built:
+            os.utime(path, (1, 1))
+        (self.scratch / "looked").touch()
+        self.assertEqual(self.built_again(), (False, False))
+
+    @unittest.skipUnless(shutil.which("make"), "no make")
+    def test_libraries_lie_where_the_page_says(self):
+        named = re.findall(r"/usr/local/(\S+)/libmallow\.", (ROOT / "README.md").read_text())
+        self.assertEqual(set(named), {"lib"})
+        for words, folder in (([], "lib"), (["LIBDIR=lib64"], "lib64"), (["PREFIX=/usr"], "")):
+            shown = would_run("install-libraries", *words)
+            self.assertEqual(re.findall(r"-DCMAKE_INSTALL_LIBDIR='(.*)'", shown), [folder] if folder else [], words)
+
+    @unittest.skipUnless(shutil.which("make"), "no make")
+    def test_what_is_installed_is_for_all_users(self):
+        shown = would_run("install-libraries", "install-command", "PREFIX=/usr", "DESTDIR=/root")
+        lines = [line for line in shown.splitlines() if "'/root" in line]
+        self.assertGreater(len(lines), 8, shown)
+        self.assertEqual([line for line in lines if not line.startswith("umask 022 && ")], [])
 
     def test_a_file_of_no_package_or_two_is_a_mistake(self):
         for names, wanted in (["a", "b"], {"one": ["a"]}), (["a"], {"one": ["a"], "two": ["?"]}), \

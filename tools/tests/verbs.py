@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""tools/crates finds a verb that names another, by whatever name it comes to it, and a crate that is too large."""
+"""tools/crates finds a verb that names another, by whatever name it comes to it, a crate that is too large or needs one
+that stands after it, and a circle of modules."""
 
 import subprocess
 import sys
@@ -11,6 +12,13 @@ from pathlib import Path
 CHECK = Path(__file__).resolve().parent.parent / "crates"
 MANIFEST = '[package]\nname = "mallow-cli"\n'
 TESTS = "#[cfg(test)]\nmod tests {\n    %s\n}\n"
+
+
+def said(root):
+    """The problems that the check tells of a tree."""
+    ran = subprocess.run([CHECK, root], capture_output=True, text=True, check=False)
+    assert ran.returncode == (0 if ", 0 problems" in ran.stdout else 1), ran
+    return ran.stdout.splitlines()[:-1]
 
 
 def problems(text, beside=100):
@@ -30,9 +38,22 @@ def problems(text, beside=100):
         (source / "cli.rs").write_text("use crate::verbs::{one, two};\nuse crate::verbs;\n")
         (source / "output.rs").write_text("")
         (source / "verbs/one/mod.rs").write_text(text)
-        ran = subprocess.run([CHECK, root], capture_output=True, text=True, check=False)
-        assert ran.returncode == (0 if ", 0 problems" in ran.stdout else 1), ran
-        return ran.stdout.splitlines()[:-1]
+        return said(root)
+
+
+def problems_of_crates(files):
+    """What the check says of the crates `low` and `high`, in this order, with these files, beside two others."""
+    tree = {"Cargo.toml": '[workspace]\nmembers = ["crates/low", "crates/high"]\n'}
+    for name in "low", "high":
+        tree |= {f"crates/{name}/Cargo.toml": "", f"crates/{name}/src/lib.rs": "//\n"}
+    for name in "left", "right":
+        tree[f"crates/{name}/lines.rs"] = "//\n" * 100
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, text in (tree | files).items():
+            file = Path(scratch, name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        return said(scratch)
 
 
 class Verbs(unittest.TestCase):
@@ -55,6 +76,37 @@ class Verbs(unittest.TestCase):
             self.assertEqual(expected, [problem.split()[2] for problem in found], (lines, found))
             self.assertEqual(["mallow-cli"] * len(found), [problem.split()[0] for problem in found])
         self.assertEqual(1, len(problems("", beside=0)))
+
+
+class Crates(unittest.TestCase):
+    def test_a_crate_that_needs_a_later_one_is_found(self):
+        shared = ('[workspace]\nmembers = ["crates/low", "crates/high"]\n'
+                  '[workspace.dependencies]\nhigh = { path = "crates/high" }\n')
+        for text, is_good in (
+                ('[dependencies]\nhigh = { path = "../high" }\n', False),
+                ('[dependencies]\nhigh = { workspace = true }\n', False),
+                ('[build-dependencies]\nhigh = { path = "../high" }\n', False),
+                ('[target."cfg(unix)".dependencies]\nhigh = { path = "../high" }\n', False),
+                ('[dev-dependencies]\nhigh = { path = "../high" }\n', True),
+                ('[dependencies]\nother = "1"\n', True)):
+            expected = [] if is_good else ["crates/low depends on high, which stands after it"]
+            found = problems_of_crates({"Cargo.toml": shared, "crates/low/Cargo.toml": text})
+            self.assertEqual(expected, found, text)
+        earlier = '[dependencies]\nlow = { path = "../low" }\n'
+        self.assertEqual([], problems_of_crates({"crates/high/Cargo.toml": earlier}))
+
+    def test_a_circle_of_modules_is_found(self):
+        first = "use crate::two::f;\n"
+        for modules, expected in (
+                ({"one": first, "two": "use super::one::g;\n"}, "one -> two -> one"),
+                ({"one": first, "two": "use crate::{three::g};\n", "three": "fn f() { crate::one::g() }\n"},
+                 "one -> two -> three -> one"),
+                ({"one": first, "two": ""}, None),
+                ({"one": first, "two": "// crate::one\n" + TESTS % "use crate::one::g;"}, None),
+                # A parent and what is its own may need each other.
+                ({"one/mod": "use crate::one::inner::f;\n", "one/inner": "use super::g;\n"}, None)):
+            found = problems_of_crates({f"crates/low/src/{name}.rs": text for name, text in modules.items()})
+            self.assertEqual([f"crates/low: a circle: {expected}"] if expected else [], found, modules)
 
 
 if __name__ == "__main__":
