@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks what malloc_stats_print writes: JSON that parses, in jemalloc's form, whose sums hold.
+"""Checks what malloc_stats_print writes: JSON that parses, with the members of jemalloc's, whose sums hold.
 
   stats_json.py PROGRAM     PROGRAM OPTIONS writes it, with the library preloaded
 """
 
 import json
+import pathlib
 import subprocess
 import sys
 
@@ -13,6 +14,26 @@ MUTEX = {"num_ops", "num_wait", "num_spin_acq", "num_owner_switch", "total_wait_
          "max_wait_time", "max_num_thds"}
 GLOBAL_MUTEXES = {"background_thread", "max_per_bg_thd", "ctl", "prof", "prof_thds_data", "prof_dump",
                   "prof_recent_alloc", "prof_recent_dump", "prof_stats"}
+ARENA_MUTEXES = {"large", "extent_avail", "extents_dirty", "extents_muzzy", "extents_retained", "extents_pinned",
+                 "decay_dirty", "decay_muzzy", "base", "tcache_list", "hpa_shard", "hpa_shard_grow", "hpa_sec"}
+CONFIG = {"cache_oblivious", "debug", "fill", "lazy_lock", "malloc_conf", "opt_safety_checks", "prof", "prof_libgcc",
+          "prof_libunwind", "stats", "utrace", "xmalloc"}
+SIZES = {"narenas", "dirty_decay_ms", "muzzy_decay_ms", "quantum", "page", "hugepage", "tcache_max", "nbins", "nhbins",
+         "bin", "nlextents", "lextent"}
+SMALL_OR_LARGE = {"allocated", "nmalloc", "ndalloc", "nrequests", "nfills", "nflushes"}
+SLABS = {"npageslabs_nonhuge", "nactive_nonhuge", "ndirty_nonhuge", "nretained_nonhuge", "npageslabs_huge",
+         "nactive_huge", "ndirty_huge"}
+HUGE_PAGES = {"npurge_passes", "npurges", "nhugifies", "ndehugifies", "full_slabs", "empty_slabs", "nonfull_slabs"}
+# The objects of each list.
+SIZES_OF = {"bin": {"size", "nregs", "slab_size", "nshards"}, "lextent": {"size"}}
+PARTS_OF = {"bins": {"nmalloc", "ndalloc", "curregs", "nrequests", "nfills", "nflushes", "nreslabs", "curslabs",
+                     "nonfull_slabs", "mutex"},
+            "lextents": {"curlextents"},
+            "extents": {"ndirty", "nmuzzy", "nretained", "npinned", "dirty_bytes", "muzzy_bytes", "retained_bytes",
+                        "pinned_bytes"}}
+# How jemalloc writes an option of a type; others are numbers. A ratio is a decimal text.
+JSON_OF_TYPE = {"bool": bool, "const char *": str, "uint32_t": str}
+NAMES = pathlib.Path(__file__).parents[1] / "jemalloc/names.txt"
 TOTALS = {"allocated", "active", "metadata", "metadata_edata", "metadata_rtree", "metadata_thp", "resident", "mapped", "retained",
           "pinned", "zero_reallocs", "huge_pages", "mappings", "background_thread", "mutexes"}
 ARENA = {"nthreads", "uptime_ns", "dss", "dirty_decay_ms", "muzzy_decay_ms", "pactive", "pdirty",
@@ -53,14 +74,51 @@ def without(value):
     return [without(inner) for inner in value] if isinstance(value, list) else value
 
 
+def require_members(found, expected, what):
+    require(set(found) == expected, f"{what}: {set(found) ^ expected}")
+
+
 def check_mutexes(found, expected):
-    require(set(found) >= expected, f"mutexes: {expected - set(found)}")
-    for mutex in found.values():
-        require(set(mutex) == MUTEX, "the counters of a mutex")
+    require_members(found, expected, "mutexes")
+    for name, mutex in found.items():
+        require_members(mutex, MUTEX, f"the counters of {name}")
+
+
+def check_lists(found, members):
+    """Each object of each list has its members."""
+    for key, expected in members.items():
+        require(found[key], f"{key} has nothing")
+        for one in found[key]:
+            require_members(one, expected, key)
+
+
+def check_huge_pages(shard):
+    require_members(shard, HUGE_PAGES, "hpa_shard")
+    for slabs in [shard["full_slabs"], shard["empty_slabs"], *shard["nonfull_slabs"]]:
+        require_members(slabs, SLABS, "slabs of hpa_shard")
+    require(len(shard["nonfull_slabs"]) == 64, "lists of hpa_shard")
+
+
+def check_options_told(told):
+    """Every option that jemalloc tells of, written as there."""
+    typed = [line.split(" ", 2)[1:] for line in NAMES.read_text().splitlines()
+             if line.startswith("option ") and line.count(" ") > 1]
+    require(len(typed) > 70, f"options with a type: {len(typed)}")
+    for name, of_type in typed:
+        require(name in told, f"opt has no {name}")
+        wanted = JSON_OF_TYPE.get(of_type, int)
+        require(type(told[name]) is wanted, f"opt.{name} is {told[name]!r}, not a {wanted.__name__}")
 
 
 def check_arena(arena, sizes, name):
-    require(set(arena) - {"name"} == ARENA, f"{name}: {set(arena) ^ ARENA}")
+    require_members(set(arena) - {"name"}, ARENA, name)
+    require(("name" in arena) == (name != "merged"), f"{name}: the name of an arena")
+    check_lists(arena, PARTS_OF)
+    for part in ("small", "large"):
+        require_members(arena[part], SMALL_OR_LARGE, f"{name}: {part}")
+    check_huge_pages(arena["hpa_shard"])
+    for one in arena["bins"]:
+        require_members(one["mutex"], MUTEX, f"{name}: the mutex of a bin")
     bins, large = arena["bins"], arena["lextents"]
     require(len(bins) == sizes["nbins"] and len(large) == sizes["nlextents"], "lengths")
     small = sum(one["curregs"] * of["size"] for one, of in zip(bins, sizes["bin"]))
@@ -76,7 +134,7 @@ def check_arena(arena, sizes, name):
     require(dirty == arena["pdirty"] * sizes["page"], f"{name}: dirty {dirty} {arena['pdirty']}")
     retained = sum(one["retained_bytes"] for one in arena["extents"])
     require(retained == arena["retained"], f"{name}: retained")
-    check_mutexes(arena["mutexes"], {"large", "extents_dirty", "decay_dirty", "base", "tcache_list"})
+    check_mutexes(arena["mutexes"], ARENA_MUTEXES)
 
 
 def check_all():
@@ -86,7 +144,12 @@ def check_all():
     require(set(jemalloc) == {"version", "config", "opt", "arenas", "stats", "stats.arenas"},
             f"keys {set(jemalloc)}")
     sizes, totals, arenas = jemalloc["arenas"], jemalloc["stats"], jemalloc["stats.arenas"]
-    require(set(totals) == TOTALS, f"stats: {set(totals) ^ TOTALS}")
+    require_members(totals, TOTALS, "stats")
+    require_members(totals["background_thread"], {"num_threads", "num_runs", "run_interval"}, "background_thread")
+    require_members(jemalloc["config"], CONFIG, "config")
+    require_members(sizes, SIZES, "arenas")
+    check_lists(sizes, SIZES_OF)
+    check_options_told(jemalloc["opt"])
     check_mutexes(totals["mutexes"], GLOBAL_MUTEXES)
     merged = arenas["merged"]
     numbers = [int(name) for name in arenas if name != "merged"]
