@@ -59,6 +59,9 @@ foreach(mode IN LISTS MALLOW_MODES)
       COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/conf/run.py ${mode}
               $<TARGET_FILE:${library}-shared> $<TARGET_FILE:jemalloc_client>
               $<TARGET_FILE:jemalloc_client_${mode}> $<TARGET_FILE:jemalloc_linked_${mode}>)
+    mallow_test(jemalloc-system-conf-${mode}
+      COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/conf/system.py $<TARGET_FILE:jemalloc_linked_${mode}>)
+    set_tests_properties(jemalloc-system-conf-${mode} PROPERTIES SKIP_RETURN_CODE 77)
     mallow_test(jemalloc-types-${mode}
       COMMAND ${CMAKE_COMMAND} -E env LD_PRELOAD=$<TARGET_FILE:${library}-shared>
               MALLOC_CONF=prof:true,prof_active:false MALLOW_CONF=guard_first:0,guard_sample:0
