@@ -398,6 +398,16 @@ static NOINLINE void controls(void)
     check(mallctl("prof.dump", NULL, NULL, &name, sizeof name) != 0, "a dump to a full disk");
 }
 
+/* Three times more and more memory; profiles at peaks are asked for the second time. */
+static NOINLINE void peaks(void)
+{
+    for (int i = 0; i < 3; i++) {
+        set_bool("prof.gdump", i == 1);
+        check(get_bool("prof.gdump") == (i == 1), "prof.gdump");
+        fill((size_t)9 << 20, 3);
+    }
+}
+
 static volatile int handled;
 
 /* What a program may ask for wherever it is interrupted. */
@@ -585,6 +595,8 @@ int main(int argc, char **argv)
         overflow((size_t)atoi(argv[2]));
     } else if (strcmp(what, "controls") == 0) {
         controls();
+    } else if (strcmp(what, "peaks") == 0) {
+        peaks();
     } else if (strcmp(what, "handler") == 0) {
         handler();
     } else if (strcmp(what, "signal") == 0) {

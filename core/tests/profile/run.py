@@ -297,6 +297,11 @@ def check_files(folder):
     expect(count >= 20, f"16 MiB by samples that stand for 256 KiB each: {count} profiles")
     run(folder, CLIENT, "leak", conf="prof_gdump:true,prof_prefix:u,lg_prof_sample:12")
     expect(list(folder.glob("u.*.0.u0.heap")), "a profile at a peak")
+    run(folder, CLIENT, "leak", conf="prof_prefix:n,lg_prof_sample:12")
+    expect(not list(folder.glob("n.*")), "no profile that nothing asks for")
+    run(folder, CLIENT, "peaks", conf="prof_prefix:p,lg_prof_sample:12")
+    names = sorted(path.name.split(".", 2)[2] for path in folder.glob("p.*"))
+    expect(names == ["0.u0.heap", "1.u1.heap", "2.u2.heap"], f"prof.gdump, on and off: {names}")
 
 
 def check_signal(folder):

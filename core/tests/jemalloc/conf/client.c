@@ -433,6 +433,16 @@ static void churn(size_t bytes)
     }
 }
 
+/* How many threads the program may ask for. */
+static size_t most_background_threads(void)
+{
+    size_t most = 0, next = 1;
+    while (mallctl("max_background_threads", NULL, NULL, &next, sizeof next) == 0) {
+        most = next++;
+    }
+    return most;
+}
+
 static void show(const char *what)
 {
     if (!strncmp(what, "text:", 5)) {
@@ -449,6 +459,8 @@ static void show(const char *what)
         show_arenas_of_cpus();
     } else if (!strcmp(what, "threads_of_nine")) {
         printf("%ld\n", threads_of_nine());
+    } else if (!strcmp(what, "most_background_threads")) {
+        printf("%zu\n", most_background_threads());
     } else if (!strcmp(what, "huge_metadata")) {
         show_huge_metadata();
     } else if (!strcmp(what, "arena_of_large")) {

@@ -91,6 +91,8 @@ ROWS = [
     ("oversize_threshold:4194304", "opt.oversize_threshold", is_text("0"), is_text("4194304")),
     ("max_background_threads:7", "max_background_threads", is_text("4"), is_text("7")),
     ("max_background_threads:7", "opt.max_background_threads", is_text("4"), is_text("7")),
+    ("max_background_threads:2", "most_background_threads", is_text("4"), is_text("2")),
+    ("max_background_threads:7", "most_background_threads", is_text("4"), is_text("7")),
     ("slab_sizes:1-5000:1", "slabs_for:50", at_most(70), at_least(100)),
     ("slab_sizes:1-5000:1", "slabs_for:900", at_most(300), at_least(2000)),
     ("slab_sizes:1-5000:1", "slabs_for:3000", at_most(1300), at_least(9000)),
