@@ -86,6 +86,8 @@ static const struct stats_root stats_roots[] = {
     {"mappings_moved", &os_counts.remaps},
     {"threads", &heaps.in_use},
     {"options", option_values},
+    {"limit.hard_pages", &memory_limit.hard_pages},
+    {"limit.soft_pages", &memory_limit.soft_pages},
 };
 
 static_assert(offsetof(__typeof__(secrets), link_odd) ==
@@ -171,6 +173,7 @@ static const struct stats_field stats_fields[] = {
     FIELD(arena, growth_lock),
     FIELD(arena, dirty_purges),
     FIELD(arena, muzzy_purges),
+    FIELD(arena, pages_refaulted),
     FIELD(arena, regions_made),
     FIELD(arena, regions_dropped),
     FIELD(purge_counts, runs),

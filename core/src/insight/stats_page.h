@@ -36,6 +36,8 @@
  *               `purge_counts` and `lock` lie in an arena where the fields say, `class_sizes` are
  *               numbers of 4 bytes. The figures of all heaps, with `heap_shared`, make up the sum
  *   option      fields of what `options` leads to, signed: the values that hold now
+ *   limit       `limit.hard_pages` and `limit.soft_pages` are what memory_limit and memory_soft_limit
+ *               come to now, in pages; all bits are set where there is no limit
  *   lines       the figures of stats.def, by name: what mw_stats_each of the process would show
  */
 #ifndef MALLOW_STATS_PAGE_H

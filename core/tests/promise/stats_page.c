@@ -395,6 +395,10 @@ int main(void)
     setvbuf(stdout, NULL, _IONBF, 0);
     zones = promise_is_mode("debug") ? 32 : promise_is_mode("secure") ? 8 : 0;
     open_page(getpid(), address);
+    /* Nothing is limited, and nothing was given back yet. */
+    CHECK_EQ(word_at(root("limit.hard_pages"), 8), UINT64_MAX);
+    CHECK_EQ(word_at(root("limit.soft_pages"), 8), UINT64_MAX);
+    CHECK_EQ(get(root("arenas"), "arena.pages_refaulted"), 0);
     for (unsigned i = 0; i < SLOTS; i++) {
         /* Two of three are freed again, so that slabs are partly used. */
         uint64_t ignored = 0;

@@ -13,6 +13,7 @@ use crate::elf;
 use crate::lossy;
 use crate::smaps::{self, Vma};
 use crate::stat::folder;
+use crate::vitals::Limit;
 
 /// How often mappings that do not fit together are read.
 const TRIES: u32 = 5;
@@ -32,6 +33,8 @@ pub struct Process {
     pub stack_limit: Option<u64>,
     /// CPUs by the control group's quota.
     pub cpu_quota: Option<f64>,
+    /// On memory: that of the control groups which leaves the least room.
+    pub memory_limit: Option<Limit>,
     pub cpus: u64,
     pub max_mappings: Option<u64>,
     /// `always`, `madvise` or `never`.
@@ -161,7 +164,8 @@ impl Process {
         // As glibc counts them for its arenas: of the machine, whatever the group may use.
         let online = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
         process.cpus = online.ok().flatten().and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
-        process.cpu_quota = cpu_quota(process.files.get("cgroup").map_or("", String::as_str));
+        let groups = process.files.get("cgroup").map_or("", String::as_str);
+        (process.cpu_quota, process.memory_limit) = (cpu_quota(groups), Limit::of_groups(groups));
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         process.max_mappings = read("/proc/sys/vm/max_map_count").trim().parse().ok();
         let mode = read("/sys/kernel/mm/transparent_hugepage/enabled");

@@ -25,6 +25,8 @@ pub struct Stat {
     /// CPU time that it has used, in ticks.
     pub ticks: u64,
     pub threads: u64,
+    /// Page faults for which nothing was read from a disk.
+    pub faults: u64,
     pub size: u64,
     pub rss: u64,
     pub start: Start,
@@ -76,6 +78,7 @@ impl Stat {
             is_kernel: field(9)? & KERNEL_THREAD != 0,
             ticks: field(14)?.saturating_add(field(15)?),
             threads: field(20)?,
+            faults: place(10),
             size: place(23),
             rss: place(24).saturating_mul(page_size()),
             start: Start { time: field(22)?, places: [place(26), place(28), place(48)] },
@@ -121,6 +124,7 @@ mod tests {
         let stat = Stat::parse(&format!("12 (a) b (c)) {tail}")).unwrap();
         assert_eq!((stat.comm.as_str(), stat.parent, stat.state), ("a) b (c)", 2, 'S'));
         assert_eq!((stat.ticks, stat.threads, stat.is_kernel), (25, 18, true));
+        assert_eq!(stat.faults, 8);
         assert_eq!((stat.size, stat.rss), (40960, 2 * page_size()));
         assert_eq!(stat.start, Start { time: 4711, places: [1, 3, 0] });
         assert_eq!(Stat::parse("12 (a) S 1"), None);

@@ -60,7 +60,7 @@ pub struct Heap {
     /// Of the process, then of each arena; empty likewise.
     #[serde(default)]
     pub locks: Vec<Lock>,
-    /// What holds now of the options that it tells of; empty likewise.
+    /// What holds now of the options that it tells of, limits in bytes; empty likewise.
     #[serde(default)]
     pub options: BTreeMap<String, i64>,
     /// Arenas that were never at rest while we looked.
@@ -95,6 +95,9 @@ pub struct Arena {
     pub dirty_purges: Option<Purges>,
     #[serde(default)]
     pub muzzy_purges: Option<Purges>,
+    /// Bytes that went back to the kernel and were needed again; `None` likewise.
+    #[serde(default)]
+    pub refaulted: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -248,6 +251,7 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
     heap.threads = page.root("threads").and_then(|place| memory.number(place, 4));
     heap.locks = reader.locks(&arenas).unwrap_or_default();
     heap.options = page.options(memory).unwrap_or_default();
+    heap.options.extend(reader.limits().into_iter().flatten());
     heap.classes = classes.into_values().collect();
     (!memory.is_over()).then_some(heap)
 }
@@ -346,6 +350,7 @@ impl Reader<'_> {
         arena.mapped = regions.saturating_add(arena.huge).saturating_add(huge_dirty);
         arena.dirty_purges = self.purges(address, "arena.dirty_purges");
         arena.muzzy_purges = self.purges(address, "arena.muzzy_purges");
+        arena.refaulted = pages("arena.pages_refaulted");
         Some(())
     }
 

@@ -137,6 +137,18 @@ impl Reader<'_> {
         })
     }
 
+    /// What the limits come to in bytes, by the options that set them; 0 where there is none. `None` where the
+    /// allocator does not tell.
+    pub(super) fn limits(&self) -> Option<[(String, i64); 2]> {
+        let limit = |option: &str, root: &str| {
+            let pages = self.memory.word(self.page.root(root)?)?;
+            let bytes = if pages == u64::MAX { 0 } else { pages.saturating_mul(1 << self.shift) };
+            Some((option.to_owned(), i64::try_from(bytes).unwrap_or(i64::MAX)))
+        };
+        let soft = limit("memory_soft_limit", "limit.soft_pages")?;
+        Some([limit("memory_limit", "limit.hard_pages")?, soft])
+    }
+
     /// Of the counters that an arena has under this name.
     pub(super) fn purges(&self, arena: u64, name: &str) -> Option<Purges> {
         let counts = arena.checked_add(self.page.field(name)?.0)?;
