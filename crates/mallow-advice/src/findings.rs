@@ -13,7 +13,7 @@ pub struct Entry {
     pub text: &'static str,
 }
 
-pub const CATALOGUE: [Entry; 66] = [
+pub const CATALOGUE: [Entry; 70] = [
     Entry {
         id: "MLW2101",
         title: "arenas of glibc reserve address space",
@@ -348,6 +348,41 @@ mallow stats.",
 MiB; the kernel joins it again, and memory that was given back is resident anew. thp:never (from \
 5.3.1 also for a system that says always), or a longer decay time with thp as it is. Check: THP \
 of mallow explain.",
+    },
+    Entry {
+        id: "MLW3201",
+        title: "many threads share few arenas of Mallow",
+        text: "Most calls take slots and pages that the thread's own heap has, and no lock. Beyond these a thread goes \
+to its arena, whose locks it shares with the other threads there; new threads take the arenas in turn, of which \
+there is one for each CPU. Where threads slept at such a lock for a twentieth of the CPU time, more arenas help: \
+MALLOW_CONF=arenas:N, at about two threads each, 64 at most. Memory grows with them, for each keeps free pages \
+and partly used slabs. Threads that exist keep their arena, so it is set at the start. Check: waits of mallow \
+stats --locks.",
+    },
+    Entry {
+        id: "MLW3202",
+        title: "Mallow gives back memory that is needed again",
+        text: "A page that went back to the kernel and is needed again costs a part of a call and a page fault. With \
+a short dirty_decay_ms that happens to what a program uses every now and then. MALLOW_CONF=dirty_decay_ms:10000 is \
+the default; where pages come again after longer than that, 60000. Memory of a peak then stays as long. \
+What the program gives back itself (malloc_trim, mw_collect), or a limit does, no decay time keeps. Check: \
+faults of mallow watch.",
+    },
+    Entry {
+        id: "MLW3203",
+        title: "free pages take the last room of a control group",
+        text: "Mallow keeps free pages for dirty_decay_ms, for they are often needed again, and looks at the limit of \
+its control group only where one of its own limits is a share of it. MALLOW_CONF=memory_soft_limit:90% gives free \
+pages back the sooner the less room is left, all of them where the group has hardly any, and follows a limit that is \
+changed. memory_limit:90% does the same, and refuses what would need more. With purge_thread:true that goes on \
+while the program makes no call. Check: dirty in the next explain.",
+    },
+    Entry {
+        id: "MLW3204",
+        title: "Mallow is near its memory_limit",
+        text: "What would need more than memory_limit gets NULL and ENOMEM, after all free pages have gone back. \
+The blocks in use leave less than a tenth of it. Raise the limit, if there is memory for it, or let the program need \
+less: mallow record and mallow report show who holds what. Check: active of mallow stats.",
     },
     Entry {
         id: "MLW3401",

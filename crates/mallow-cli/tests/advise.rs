@@ -378,6 +378,24 @@ fn free_pages_of_mallow_are_judged_by_its_options() {
     assert!(!findings(&followed).contains(&"MLW2201"), "{followed}");
 }
 
+/// The limit that holds is read from the process, whatever has set it.
+#[test]
+fn blocks_near_the_limit_of_mallow_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\n#include <unistd.h>\n\
+        int main(void) { while (malloc(100000)) {} write(1, \"{}\\n\", 3); pause(); return 0; }\n";
+    let program =
+        crate::common::compile("cc", folder.path(), source, &["-O1", "-fno-builtin"]).unwrap();
+    let words = ["run", "--opt", "memory_limit:64M", "--", program.to_str().unwrap()];
+    let process = Program::at_rest(&mut mallow(&words));
+    let report = json(&run(&["advise", "--json", &process.pid()]));
+    assert_eq!(
+        finding(&report, "MLW3204")["set"],
+        "MALLOW_CONF=memory_limit:100663296",
+        "{report}"
+    );
+}
+
 /// What a program sets in itself counts as well: by `malloc_conf`, and later by `mallctl`, which wins.
 #[test]
 fn options_that_a_program_sets_in_itself_are_seen() {

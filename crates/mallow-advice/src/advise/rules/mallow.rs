@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
-//! Rules for Mallow's own heap: of a process, or as a dump of its own has it.
+//! Rules for Mallow's own heap: of a process, or as a dump of its own has it. `costs` weighs what happened in it
+//! against time.
+
+mod costs;
 
 use mallow_process::heap::Heap;
 use mallow_process::heap::mallow;
+use mallow_process::vitals::Limit;
 use mallow_stats::Stats;
 use mallow_stats::figures::seconds;
 
@@ -29,6 +33,36 @@ pub const RULES: &[Rule] = &[
         applies: is_mallow,
         judge: slabs,
     },
+    Rule {
+        id: "MLW3201",
+        of: OF,
+        reason: "Threads of one arena take its locks in turn when they need pages or slots beyond their \
+                 own.",
+        applies: is_mallow,
+        judge: costs::arenas,
+    },
+    Rule {
+        id: "MLW3202",
+        of: OF,
+        reason: "What goes back and is needed again costs a call and a page fault for each page.",
+        applies: is_mallow,
+        judge: costs::needed_again,
+    },
+    Rule {
+        id: "MLW3203",
+        of: "mallow, of a process",
+        reason: "Without a limit of its own Mallow does not read the control group's, and keeps free pages \
+                 for dirty_decay_ms also where the kernel ends a process for lack of memory.",
+        applies: is_mallow_process,
+        judge: group_limit,
+    },
+    Rule {
+        id: "MLW3204",
+        of: "mallow, of a process",
+        reason: "What would need more than memory_limit is refused: malloc returns NULL.",
+        applies: is_mallow_process,
+        judge: own_limit,
+    },
 ];
 
 const NO_ARENAS: &str =
@@ -40,6 +74,10 @@ const AT_REST: &str = "a dump does not tell whether the program rests, and so ke
 
 fn is_mallow(case: &Case) -> bool {
     case.stats.allocator == OF
+}
+
+fn is_mallow_process(case: &Case) -> bool {
+    is_mallow(case) && heap(case).is_some()
 }
 
 /// `None` of a dump.
@@ -147,4 +185,77 @@ fn slabs_of_dump(stats: &Stats) -> Option<(u64, u64, u64)> {
     let in_lists = stats.totals.cached.unwrap_or(0);
     let free = in_slabs.map(|(free, _)| free).fold(in_lists, u64::saturating_add);
     Some((free, stats.totals.allocated?, if worst_free > 0 { worst } else { 0 }))
+}
+
+/// What is free in a heap that takes most of what its control group may have, and that limit.
+fn near_limit(case: &Case) -> Option<(u64, Limit)> {
+    let seen = case.process.as_ref()?;
+    let limit = seen.picture.process.memory_limit?;
+    let free = heap(case)?.sum(|arena| arena.dirty).min(seen.heap_rss);
+    let is_near = seen.heap_rss >= limit.bytes / 4 * 3;
+    (is_near && free >= NOTABLE.max(limit.bytes / 8)).then_some((free, limit))
+}
+
+/// Whether free memory goes back sooner by a limit; `None` where that is not told.
+fn is_limited(case: &Case) -> Option<bool> {
+    let (hard, soft) =
+        (case.stats.number("memory_limit")?, case.stats.number("memory_soft_limit")?);
+    Some(hard != 0 || soft != 0)
+}
+
+fn group_limit(case: &Case) -> Verdict {
+    let Some((free, limit)) = near_limit(case) else { return Verdict::Fine };
+    match is_limited(case) {
+        Some(true) => return Verdict::Fine,
+        Some(false) => {}
+        None => {
+            return Verdict::Unknown("this Mallow does not tell whether it has a limit".into());
+        }
+    }
+    Verdict::Found(Advice {
+        evidence: format!(
+            "{} free and resident; the control group has {} of {} in use",
+            size(free),
+            size(limit.used),
+            size(limit.bytes)
+        ),
+        set: Step::typed("MALLOW_CONF=memory_soft_limit:90%"),
+        effect:
+            "free pages go back the sooner the less room the group has left, also where its limit \
+                 is lowered; page faults where they are needed again. A program that rests needs \
+                 purge_thread:true for it"
+                .into(),
+        check: case.compare_values(OF, "MALLOW_CONF", "", "memory_soft_limit:90%"),
+    })
+}
+
+fn own_limit(case: &Case) -> Verdict {
+    let Some(seen) = &case.process else { return Verdict::Fine };
+    let (stats, process) = (case.stats, &seen.picture.process);
+    let limit = stats.number("memory_limit").and_then(|limit| u64::try_from(limit).ok());
+    let held = stats.totals.active.zip(stats.totals.metadata);
+    let (Some(limit), Some((active, metadata))) = (limit.filter(|limit| *limit != 0), held) else {
+        return Verdict::Fine;
+    };
+    let held = active.saturating_add(metadata);
+    // Before anything is refused free pages go back: they do not count.
+    if held < NOTABLE || held < limit / 10 * 9 {
+        return Verdict::Fine;
+    }
+    let larger = limit.saturating_add(limit / 2);
+    let is_of_group = process.memory_limit.is_some_and(|group| larger > group.bytes);
+    let set = match is_of_group {
+        true => Step::words("a larger limit of the control group, and then a larger memory_limit"),
+        false => Step::typed(format!("MALLOW_CONF=memory_limit:{larger}")),
+    };
+    Verdict::Found(Advice {
+        evidence: format!(
+            "blocks in use and bookkeeping take {} of the {} that memory_limit allows",
+            size(held),
+            size(limit)
+        ),
+        set,
+        effect: format!("malloc goes on working up to {}, where there is so much", size(larger)),
+        check: Step::typed(format!("mallow stats {}", process.pid)),
+    })
 }

@@ -8,10 +8,11 @@ use mallow_process::mappings::{Kind, Mapping};
 use mallow_process::picture::Picture;
 use mallow_process::process::Process;
 use mallow_process::smaps::Vma;
+use mallow_process::vitals::Limit;
 use mallow_stats::{Stats, live};
 
 use super::super::case::{Case, MIB, Seen};
-use super::{judge, list};
+use super::{Finding, NotJudged, judge, list};
 use crate::findings;
 
 fn mapping(kind: Kind, rss: u64, huge: u64) -> Mapping {
@@ -207,6 +208,134 @@ fn free_pages_of_mallow_are_judged_by_the_options_of_the_process() {
     let (set, _, effect) = of_free_pages(&[]).unwrap();
     assert_eq!(set, "MALLOW_CONF=purge_thread:true");
     assert!(effect.contains("unless the program has set another time"), "{effect}");
+}
+
+/// What the rules say of a process that has run for so long.
+fn judged(picture: &Picture, age_s: u64) -> (Vec<Finding>, Vec<NotJudged>) {
+    let mut stats = live::stats(&picture.heap, None).unwrap();
+    stats.uptime_ns = Some(age_s * 1_000_000_000);
+    judge(&Case { stats: &stats, process: Some(Seen::new(picture)), command: None })
+}
+
+/// The line that is to be set, of the one finding that there may be.
+fn advised((found, not_judged): (Vec<Finding>, Vec<NotJudged>), id: &str) -> Option<String> {
+    assert!(found.iter().all(|finding| finding.id == id), "{found:?}");
+    assert!(not_judged.iter().all(|rule| rule.id != id), "{not_judged:?}");
+    found.first().map(|finding| finding.set.text().to_owned())
+}
+
+/// A process under Mallow that has used 100 s of CPU time and met so many page faults.
+fn of_mallow(heap: mallow::Heap, faults: u64, rss: u64) -> Picture {
+    let mut picture = picture("app", Heap::Mallow(heap), Kind::MallowRegion, rss);
+    let stat = format!("1 (app) S 1 1 1 0 -1 0 {faults} 0 0 0 9000 1000 0 0 20 0 8 0 100 0 0");
+    picture.process.files.insert("stat", stat);
+    picture
+}
+
+fn options(pairs: &[(&str, i64)]) -> std::collections::BTreeMap<String, i64> {
+    pairs.iter().map(|(name, value)| (name.to_string(), *value)).collect()
+}
+
+#[test]
+fn arenas_of_mallow_are_more_where_threads_wait_for_them() {
+    const SECOND: u64 = 1_000_000_000;
+    let of = |threads, arenas, waits, wait_time, age_s| {
+        let lock = |name: &str, wait_time| mallow::Lock {
+            name: name.into(),
+            operations: 1_000_000,
+            waits,
+            wait_time,
+            ..Default::default()
+        };
+        // What belongs to no arena, more arenas do not help.
+        let locks = vec![lock("heaps", 90 * SECOND), lock("arena 1 pool", wait_time)];
+        let arenas = vec![mallow::Arena::default(); arenas];
+        let heap = mallow::Heap { arenas, threads: Some(threads), locks, ..Default::default() };
+        advised(judged(&of_mallow(heap, 0, MIB), age_s), "MLW3201")
+    };
+    let arenas = |count: u64| Some(format!("MALLOW_CONF=arenas:{count}"));
+    assert_eq!(of(8, 2, 1000, 5 * SECOND, 10), arenas(4));
+    assert_eq!(of(1000, 63, 1000, 5 * SECOND, 10), arenas(64));
+    assert_eq!(of(1000, 64, 1000, 5 * SECOND, 10), None, "more cannot be set");
+    assert_eq!(of(7, 2, 1000, 5 * SECOND, 10), None);
+    assert_eq!(of(8, 2, 999, 5 * SECOND, 10), None);
+    assert_eq!(of(8, 2, 1000, 5 * SECOND - 1, 10), None, "less than a twentieth of the CPU time");
+    assert_eq!(of(8, 2, 1000, 5 * SECOND, 9), None, "too short a time");
+}
+
+#[test]
+fn memory_of_mallow_stays_longer_where_it_is_needed_again() {
+    // So much in 100 s of CPU time.
+    const LEAST: u64 = 6400 * MIB;
+    let of = |decay: i64, bytes, refaulted, faults, soft: i64| {
+        let purges = mallow::Purges { rounds: 10, calls: 1000, bytes };
+        let arena = mallow::Arena { dirty_purges: Some(purges), refaulted, ..Default::default() };
+        let limits = [("memory_limit", 0), ("memory_soft_limit", soft)];
+        let mut options = options(&limits);
+        options.insert("dirty_decay_ms".into(), decay);
+        let threads = Some(1);
+        let heap = mallow::Heap { arenas: vec![arena], options, threads, ..Default::default() };
+        judged(&of_mallow(heap, faults, MIB), 100)
+    };
+    let faults = LEAST / 4096;
+    let line = |decay, bytes, refaulted, faults, soft| {
+        advised(of(decay, bytes, Some(refaulted), faults, soft), "MLW3202")
+    };
+    let decay = |value: &str| Some(format!("MALLOW_CONF=dirty_decay_ms:{value}"));
+    assert_eq!(line(0, LEAST, LEAST, faults, 0), decay("10000"));
+    assert_eq!(line(9_999, 2 * LEAST, LEAST, faults, 0), decay("10000"));
+    assert_eq!(line(10_000, LEAST, LEAST, faults, 0), decay("60000"));
+    assert_eq!(line(60_000, LEAST, LEAST, faults, 0), None, "the advice was followed");
+    assert_eq!(line(-1, LEAST, LEAST, faults, 0), None);
+    assert_eq!(line(0, LEAST, LEAST - 1, faults, 0), None);
+    assert_eq!(line(0, 2 * LEAST + 2, LEAST, faults, 0), None, "most is not needed again");
+    assert_eq!(line(0, LEAST, LEAST, faults - 1, 0), None, "it was not touched");
+    assert_eq!(line(0, LEAST, LEAST, faults, 1 << 30), None, "a limit gives it back");
+    let (found, not_judged) = of(0, LEAST, None, faults, 0);
+    assert_eq!((found.len(), not_judged[0].id), (0, "MLW3202"));
+    let (found, not_judged) = of(0, LEAST - 1, None, faults, 0);
+    assert!(found.is_empty() && not_judged.is_empty(), "it cannot be much: {not_judged:?}");
+}
+
+#[test]
+fn free_pages_of_mallow_are_held_against_the_limit_of_the_group() {
+    const GROUP: Limit = Limit { bytes: 1024 * MIB, used: 1000 * MIB };
+    let of = |free, rss, told: &[(&str, i64)], group| {
+        let arena = mallow::Arena { large: 640 * MIB, dirty: free, ..Default::default() };
+        let options = options(told);
+        let heap = mallow::Heap { arenas: vec![arena], options, ..Default::default() };
+        let mut picture = of_mallow(heap, 0, rss);
+        picture.process.memory_limit = group;
+        judged(&picture, 1)
+    };
+    let none = [("memory_limit", 0), ("memory_soft_limit", 0)];
+    let line =
+        |free, rss, told: &[(&str, i64)], group| advised(of(free, rss, told, group), "MLW3203");
+    let soft = Some("MALLOW_CONF=memory_soft_limit:90%".to_owned());
+    assert_eq!(line(128 * MIB, 768 * MIB, &none, Some(GROUP)), soft);
+    assert_eq!(line(128 * MIB - 1, 768 * MIB, &none, Some(GROUP)), None);
+    assert_eq!(line(128 * MIB, 768 * MIB - 1, &none, Some(GROUP)), None);
+    assert_eq!(line(128 * MIB, 768 * MIB, &none, None), None, "nothing is limited");
+    let followed = [("memory_limit", 0), ("memory_soft_limit", 921 << 20)];
+    assert_eq!(line(128 * MIB, 768 * MIB, &followed, Some(GROUP)), None);
+    let (found, not_judged) = of(128 * MIB, 768 * MIB, &[], Some(GROUP));
+    assert!(found.is_empty() && not_judged.iter().any(|rule| rule.id == "MLW3203"));
+}
+
+#[test]
+fn blocks_of_mallow_are_held_against_its_own_limit() {
+    let of = |metadata, limit, group: Option<u64>| {
+        let arena = mallow::Arena { active: 90 * MIB - 4096, ..Default::default() };
+        let options = options(&[("memory_limit", limit), ("memory_soft_limit", limit)]);
+        let heap = mallow::Heap { arenas: vec![arena], metadata, options, ..Default::default() };
+        let mut picture = of_mallow(heap, 0, 90 * MIB);
+        picture.process.memory_limit = group.map(|bytes| Limit { bytes, used: 0 });
+        advised(judged(&picture, 1), "MLW3204")
+    };
+    assert_eq!(of(4096, 100 << 20, None).unwrap(), "MALLOW_CONF=memory_limit:157286400");
+    assert!(of(4096, 100 << 20, Some(149 * MIB)).unwrap().contains("control group"));
+    assert_eq!(of(4095, 100 << 20, None), None);
+    assert_eq!(of(4096, 0, None), None, "nothing is limited");
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn unknown(what: &str) -> Verdict {
 }
 
 /// The dump was made when the program ended, and the threads had ended before it.
-fn is_of_the_end(stats: &Stats) -> bool {
+pub(super) fn is_of_the_end(stats: &Stats) -> bool {
     stats.threads.is_some_and(|threads| threads <= 1) && stats.option("stats_print") == Some("true")
 }
 
