@@ -15,6 +15,13 @@ static void bits_from(uint64_t seed, uint64_t key, uint64_t bits[SECRETS])
     }
 }
 
+/* Eight times a byte that no text in ASCII has, which is what an overflow writes most often, and that is neither 0 nor
+ * 0xff. */
+static uint64_t padding_of(uint64_t bits)
+{
+    return (0x80 + bits % 0x7f) * ONE_IN_EACH_BYTE;
+}
+
 static void secrets_init(void)
 {
     if (!MW_SECRETS) {
@@ -32,7 +39,7 @@ static void secrets_init(void)
     secrets.link_odd = bits[1] | 1;
     secrets.canary = bits[2];
     secrets.numbers = bits[3];
-    secrets.padding = (bits[4] % 255 + 1) * ONE_IN_EACH_BYTE;
+    secrets.padding = padding_of(bits[4]);
     memcpy(secrets.step + 8, &secrets.padding, sizeof secrets.padding);
 }
 

@@ -21,7 +21,7 @@ static struct {
     uint64_t link_odd; /* odd */
     uint64_t canary;   /* from which each slab's own comes */
     uint64_t numbers;  /* of random numbers */
-    uint64_t padding;  /* eight times the byte that lies behind what was asked for; it is not 0 */
+    uint64_t padding;  /* eight times the byte behind what was asked for, from 0x80 to 0xfe */
     uint8_t
         step[16]; /* eight times 0, then the padding: eight bytes from the nth on have n of it at
                           their end */

@@ -46,3 +46,16 @@ TEST(secret_bits_are_as_often_0_as_1)
         CHECK_LE(ones[bit], DRAWS / 2 + 192);
     }
 }
+
+TEST(secret_padding_is_no_text)
+{
+    bool is_seen[256] = {false};
+    for (uint64_t bits = 0; bits < 256; bits++) {
+        uint64_t padding = padding_of(bits);
+        is_seen[padding & 0xff] = true;
+        CHECK_EQ(padding, (padding & 0xff) * 0x0101010101010101u);
+    }
+    for (unsigned byte = 0; byte < 256; byte++) {
+        CHECK_EQ(is_seen[byte], byte >= 0x80 && byte != 0xff);
+    }
+}
