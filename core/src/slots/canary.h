@@ -7,12 +7,13 @@
  *             block               + size                                    + capacity
  *
  *   canary, as a number:
- *       | 63 .. 49  bytes between size and canary | 48 .. 41  family | 40 .. 8  0 | 7 .. 0  0 |
- *   exclusive or with a key of the slab and the address; the lowest byte, which comes first, is 0.
+ *       | 63 .. 49  bytes between size and canary | 48 .. 41  family | 40 .. 0  0 |
+ *   exclusive or with a key of the slab and the address, of whose bytes the lowest, which comes first, is not
+ *   0, and the next one is 0.
  *
- * So a string that is not terminated ends before the canary, and an overflow by one byte is
- * found if the size is not exactly the capacity. The key differs by slab and process. The
- * padding is no secret, only unlikely content without a 0 byte, and the same in every byte. A
+ * So the zero of a string that is one byte too long is found, and a string that is not terminated
+ * ends within the canary, behind a byte of it. The key differs by slab and process. The
+ * padding is no secret, only unlikely content: the same byte eight times, which is no character of ASCII. A
  * large block has padding alone, there and at the end of its pages, or, if these are a page more than
  * it needs, what lies there in the descriptor. There too is its size, 0 while the program does not
  * hold the block, and above it the family: who frees it exchanges that for 0.
@@ -76,7 +77,7 @@ ALWAYS_INLINE size_t slot_block_size(struct extent *extent, const void *block)
 #if MW_CANARY
 ALWAYS_INLINE uint64_t canary_key(struct extent *extent, uintptr_t at)
 {
-    return extent->canary ^ at << 12; /* the lowest byte is 0, see slab_choose_canary */
+    return extent->canary ^ at << 12; /* two bytes are known, see slab_choose_canary */
 }
 
 ALWAYS_INLINE size_t canary_large_size(struct extent *extent)

@@ -54,11 +54,15 @@ static struct slab_pool *slab_pool_of(struct extent *extent)
 }
 
 #if MW_CANARY
+/* In the second byte of a slab's own part of the key. The address adds the same, as a canary lies 8 bytes behind a
+ * multiple of 16: so that byte of a canary is 0. */
+#define CANARY_SECOND ((uint64_t)0x80 << 8)
+
 static void slab_choose_canary(struct extent *extent)
 {
-    /* A key's lowest byte is 0: the canary's first byte ends a string. */
-    extent->canary =
-        secret_mix(random_bits(), (uintptr_t)extent ^ secrets.canary) & ~(uint64_t)UINT8_MAX;
+    uint64_t bits = secret_mix(random_bits(), (uintptr_t)extent ^ secrets.canary);
+    uint64_t first = bits % UINT8_MAX + 1;
+    extent->canary = (bits & ~(uint64_t)UINT16_MAX) | CANARY_SECOND | first;
 }
 
 static uint64_t slab_order_key(struct extent *extent)
