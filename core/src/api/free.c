@@ -168,6 +168,9 @@ ALWAYS_INLINE void free_any_slot(struct heap *heap, struct extent *extent, struc
         free_any_odd(extent, slot, settles);
     }
     slot_fill(slot, size);
+    if (unlikely(strength_spares_middle(size, strength.fill_whole))) {
+        slot = delay_fill_middle(slot, size);
+    }
     if (settles ? delay_put(heap, slot, size) : delay_put_unsettled(heap, slot, size)) {
         delay_turn(heap, size);
     }

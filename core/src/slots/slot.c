@@ -64,9 +64,9 @@ static struct written slot_find_written(const struct slot *slot, size_t size)
     return link_find_written(bytes);
 }
 
-_Noreturn static COLD void slot_bad_content(const char *call, const struct slot *slot, size_t size)
+_Noreturn static COLD void slot_tell_written(const char *call, const struct slot *slot, size_t size,
+                                             struct written found)
 {
-    struct written found = slot_find_written(slot, size);
     struct fault fault = {
         .kind = FAULT_WRITE_AFTER_FREE,
         .call = call,
@@ -83,6 +83,11 @@ _Noreturn static COLD void slot_bad_content(const char *call, const struct slot 
     }
     fault_report(&fault, "write after free: byte %zu of %p (%zu bytes) is 0x%x", found.at,
                  (const void *)slot, size, ((const unsigned char *)slot)[found.at]);
+}
+
+_Noreturn static COLD void slot_bad_content(const char *call, const struct slot *slot, size_t size)
+{
+    slot_tell_written(call, slot, size, slot_find_written(slot, size));
 }
 
 _Noreturn static COLD void harden_bad_block(const char *call, struct extent *extent,

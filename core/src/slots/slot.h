@@ -283,8 +283,12 @@ static struct written fill_find_written(const unsigned char *bytes, size_t from,
 /* Of a free slot: all of the link, where nobody can say which of its bytes were written. */
 static struct written slot_find_written(const struct slot *slot, size_t size);
 
-/* Ends the program: a free slot, which begins a block of `size` bytes, was written to. `call` as in struct
- * fault. */
+/* Ends the program: what was found in a free slot, which begins a block of `size` bytes, was written after its free.
+ * `call` as in struct fault. */
+_Noreturn static COLD void slot_tell_written(const char *call, const struct slot *slot, size_t size,
+                                             struct written found);
+
+/* The same where it is known only that something was; finds what. */
 _Noreturn static COLD void slot_bad_content(const char *call, const struct slot *slot, size_t size);
 
 /* Ends the program with a sentence about a call ("free", "realloc") on a block of a slab that is

@@ -1,7 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 #include "delay.h"
 
+#include "../slots/rate.h"
 #include "keep.h"
+
+/* What a middle pays, which may have been in no cache, nor ever been touched. */
+#define MIDDLE_PRICE (512 * KiB)
+
+static NOINLINE struct slot *delay_fill_middle(struct slot *slot, size_t size)
+{
+    check(strength_spares_middle(size, strength.fill_whole));
+    if (!rate_pay(RATE_OF_MIDDLES, MIDDLE_PRICE)) {
+        return slot;
+    }
+    memset((char *)slot + FILL_EDGE, FILL_FREE, size - 2 * FILL_EDGE);
+    return (struct slot *)((uintptr_t)slot | DELAY_FILLED);
+}
 
 #if MW_DELAY_FREE
 
@@ -12,7 +26,7 @@ ALWAYS_INLINE struct slot *entry_slot(uint64_t entry)
 
 ALWAYS_INLINE size_t entry_size(uint64_t entry)
 {
-    return (size_t)(entry >> DELAY_SIZE_SHIFT << DELAY_UNIT_LOG2);
+    return (size_t)((entry & DELAY_SIZE_MASK) >> (DELAY_SIZE_SHIFT - DELAY_UNIT_LOG2));
 }
 
 /* The places of all stages, the fresh ones first. */
@@ -26,11 +40,16 @@ static uint64_t *line_place(struct delay_line *line, unsigned index)
     return index < DELAY_RANDOM ? &line->random[index] : &line->fifo[index - DELAY_RANDOM];
 }
 
-static struct slot *delay_at(struct heap *heap, unsigned index)
+static uint64_t delay_entry(struct heap *heap, unsigned index)
 {
     struct delay *delay = &heap->delay;
     struct delay_line *line = index < DELAY_LINE_PLACES ? &delay->small : &delay->larger;
-    return entry_slot(atomic_peek(line_place(line, index % DELAY_LINE_PLACES)));
+    return atomic_peek(line_place(line, index % DELAY_LINE_PLACES));
+}
+
+static struct slot *delay_at(struct heap *heap, unsigned index)
+{
+    return entry_slot(delay_entry(heap, index));
 }
 
 #define CHOICE_BITS 6u
@@ -54,13 +73,29 @@ static void delay_draw_anew(struct heap *heap)
     heap->delay.choices = 0;
 }
 
-/* Nobody wrote to the slot while it waited. */
-static void delay_look_at(const struct slot *slot, size_t size)
+/* Nobody wrote between the ends of a slot while it waited. */
+static NOINLINE void delay_look_at_middle(const char *call, const struct slot *slot, size_t size)
 {
+    const unsigned char *bytes = (const unsigned char *)slot;
+    size_t middle = size - 2 * FILL_EDGE;
+    if (unlikely(fill_differs(bytes + FILL_EDGE, middle, FILL_FREE) != middle)) {
+        slot_tell_written(call, slot, size,
+                          fill_find_written(bytes, FILL_EDGE, size - FILL_EDGE, FILL_FREE));
+    }
+}
+
+/* The same of all that has the fill. */
+static void delay_look_at(uint64_t entry)
+{
+    const struct slot *slot = entry_slot(entry);
+    size_t size = entry_size(entry);
     bool is_whole =
         slot->link == FILL_FREE_WORD && slot_fill_is_whole(slot, size, strength.fill_whole);
     if (unlikely(!is_whole)) {
         harden_bad_content("sweep", slot, size);
+    }
+    if ((entry & DELAY_FILLED) != 0) {
+        delay_look_at_middle("sweep", slot, size);
     }
 }
 
@@ -95,7 +130,7 @@ ALWAYS_INLINE void delay_hand_back(struct heap *heap, struct slot *slot)
 }
 
 /* A slot that has left can be handed out again. Its first bytes are looked at, as the link will be written over
- * them; the rest before it is used again, or when its slab is empty. */
+ * them, and its middle if that was filled at a rate; the rest before it is used again, or when its slab is empty. */
 ALWAYS_INLINE void delay_release(struct heap *heap, uint64_t entry)
 {
     struct slot *slot = entry_slot(entry);
@@ -104,6 +139,9 @@ ALWAYS_INLINE void delay_release(struct heap *heap, uint64_t entry)
     uint64_t differs = slot_near_differs(slot, size_min(size, FILL_NEAR));
     if (unlikely(((slot->link ^ FILL_FREE_WORD) | differs) != 0)) {
         harden_bad_content("free", slot, size);
+    }
+    if (unlikely((entry & DELAY_FILLED) != 0)) {
+        delay_look_at_middle("free", slot, size);
     }
     delay_hand_back(heap, slot);
 }
@@ -184,7 +222,7 @@ ALWAYS_INLINE uint32_t line_move_on(struct delay *delay, struct delay_line *line
     uint32_t end = line->end;
     uint32_t count = line->fresh_count;
     uint64_t choices = delay->choices;
-    uint64_t units = 0;
+    size_t bytes = 0;
     check(count <= DELAY_FRESH);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t entry = line->fresh[i];
@@ -201,15 +239,15 @@ ALWAYS_INLINE uint32_t line_move_on(struct delay *delay, struct delay_line *line
             __builtin_prefetch(entry_slot(oldest));
             leaving[leave] = oldest;
             leave += oldest != 0;
-            units += oldest >> DELAY_SIZE_SHIFT;
+            bytes += entry_size(oldest);
         }
     }
     line->fresh_count = 0;
     delay->choices = choices;
     line->end = end;
     line->first += leave;
-    check(line->end - line->first <= DELAY_FIFO && line->bytes >= units << DELAY_UNIT_LOG2);
-    line->bytes -= units << DELAY_UNIT_LOG2;
+    check(line->end - line->first <= DELAY_FIFO && line->bytes >= bytes);
+    line->bytes -= bytes;
     return leave;
 }
 
@@ -291,7 +329,8 @@ static void line_pass_on(struct delay_line *line, struct heap *to)
     line->fresh_count = 0;
     for (unsigned i = DELAY_LINE_PLACES; i-- > 0;) {
         uint64_t entry = line_take(line, line_place(line, i));
-        if (entry != 0 && delay_put(to, entry_slot(entry), entry_size(entry))) {
+        const struct slot *slot = (const struct slot *)(uintptr_t)(entry & ~DELAY_SIZE_MASK);
+        if (entry != 0 && delay_put(to, slot, entry_size(entry))) {
             delay_turn(to, entry_size(entry));
         }
     }
@@ -308,9 +347,9 @@ static void delay_pass_on(struct heap *from, struct heap *to)
 static void delay_check(struct heap *heap)
 {
     for (unsigned i = 0; i < DELAY_PLACES; i++) {
-        struct slot *slot = delay_at(heap, i);
-        if (slot != NULL) {
-            delay_look_at(slot, slot_block_size(pagemap_find(slot), slot));
+        uint64_t entry = delay_entry(heap, i);
+        if (entry != 0) {
+            delay_look_at(entry);
         }
     }
 }

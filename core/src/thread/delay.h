@@ -12,6 +12,9 @@
  * stage. A slot that waits counts as one that is out, its bit says that the program does not hold it, and all
  * of it has the fill of free slots: a write is found when it leaves (to the first bytes), or when it is handed out. Of an
  * unsettled one, which only the first stage has, the bit still says that the program holds it.
+ *
+ * Of a slot larger than strength.fill_whole the ends have the fill. Some of these, at a rate (slots/rate.h), have it
+ * as a whole, and are looked at as a whole when they leave.
  */
 #ifndef MALLOW_DELAY_H
 #define MALLOW_DELAY_H
@@ -19,12 +22,20 @@
 #include "../slots/harden.h"
 #include "heap_state.h"
 
-/* What waits is known by one word: whether it is unsettled, its size in units, and its address. */
+/* What waits is known by one word: whether it is unsettled, whether its middle was filled although it is so large, its size
+ * in units, and its address. */
 #define DELAY_UNSETTLED ((uint64_t)1 << 63)
+#define DELAY_FILLED ((uint64_t)1 << 62)
 #define DELAY_SIZE_SHIFT 48
+#define DELAY_SIZE_MASK (((uint64_t)1 << 62) - ((uint64_t)1 << DELAY_SIZE_SHIFT))
 #define DELAY_UNIT_LOG2 4
 static_assert(ADDRESS_LIMIT <= (uintptr_t)1 << DELAY_SIZE_SHIFT, "above the address are 16 bits");
-static_assert(SLOT_MAX >> DELAY_UNIT_LOG2 <= INT16_MAX, "which hold any size and a bit");
+static_assert(SLOT_MAX >> DELAY_UNIT_LOG2 <= DELAY_SIZE_MASK >> DELAY_SIZE_SHIFT,
+              "which hold any size and two bits");
+
+/* A slot of which only the ends have the fill is about to be put in: at a rate its middle gets it too. Returns what
+ * delay_put takes. */
+static NOINLINE struct slot *delay_fill_middle(struct slot *slot, size_t size);
 
 #if MW_DELAY_FREE
 ALWAYS_INLINE struct delay_line *delay_line_of(struct heap *heap, size_t size)
