@@ -28,7 +28,7 @@ fn collector_that_is_killed_leaves_a_readable_trace_and_a_running_program() {
     let arguments = ["record", "-o", file.to_str().unwrap(), "--", "bash", "-c", &script];
     let ran = ran(mallow(&arguments).output().unwrap());
     assert_eq!(ran.code, None);
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
     while !done.exists() {
         assert!(std::time::Instant::now() < deadline, "the command does not go on");
         std::thread::sleep(std::time::Duration::from_millis(20));

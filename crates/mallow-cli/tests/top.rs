@@ -41,7 +41,9 @@ fn figures_are_those_of_stats() {
     for allocator in ["mallow", "glibc"] {
         let holder = holder(allocator);
         let pid = holder.program.pid();
+        let begin = Instant::now();
         let report = json(&run(&["top", "--once", "--json", "--pid", &pid]));
+        let took = begin.elapsed().as_secs_f64();
         let row = only(&report);
         let stats = json(&run(&["stats", "--json", &pid]));
         assert_eq!(row["allocator"], allocator);
@@ -51,7 +53,8 @@ fn figures_are_those_of_stats() {
         );
         assert!(row["live"].as_u64().unwrap() > 1_000_000, "{row}");
         assert!(row["free"].as_u64().unwrap() > 1_000_000, "{row}");
-        assert!(row["heap_age_s"].as_f64().unwrap() < 30.0 && row["why_no_heap"].is_null());
+        // It was read by this run.
+        assert!(row["heap_age_s"].as_f64().unwrap() <= took && row["why_no_heap"].is_null());
         assert_eq!(row["name"], "program");
         let text = run(&["top", "--once", "--pid", &pid]);
         assert!(text.stdout.contains(allocator) && text.stdout.contains("MiB"), "{}", text.stdout);

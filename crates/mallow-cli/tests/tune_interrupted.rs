@@ -69,7 +69,7 @@ impl Setting {
         }
         let ended = ran(child.wait_with_output().unwrap());
         // What was killed is gone as soon as it was waited for.
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while !self.processes().is_empty() {
             assert!(Instant::now() < deadline, "{words:?}: {:?} stay", self.processes());
             std::thread::sleep(Duration::from_millis(10));

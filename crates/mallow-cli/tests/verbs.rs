@@ -73,13 +73,13 @@ fn verify_a_running_process() {
     let expected = json(&run(&["list", "--json"]));
     let library = expected["allocators"][0]["path"].as_str().unwrap().to_owned();
     let mut child = Command::new("sh")
-        .args(["-c", "sleep 60 & wait"])
+        .args(["-c", "sleep 1000 & wait"])
         .env("LD_PRELOAD", &library)
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     let pid = child.id().to_string();
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(300);
     let report = loop {
         let report = json(&run(&["verify", "--json", &pid]));
         let processes = report["processes"].as_array().unwrap();
@@ -448,10 +448,11 @@ fn sometimes(failure: &str, extra: &[&str]) -> (crate::common::Ran, serde_json::
 
 #[test]
 fn failures_in_some_runs_leave_the_others_in_the_report() {
-    for (failure, extra, code, text) in [
-        ("exit 5", &[][..], 5, "exit code 5"),
-        ("kill -ABRT $$", &[], 134, "SIGABRT"),
-        ("sleep 100", &["--timeout", "2s"], 137, "did not end in time"),
+    // One run alone takes all of a time that is long enough for the others.
+    for (failure, extra, code, text, failures) in [
+        ("exit 5", &[][..], 5, "exit code 5", 4),
+        ("kill -ABRT $$", &[], 134, "SIGABRT", 4),
+        ("[ $n != 9 ] || sleep 1000", &["--timeout", "10s"], 137, "did not end in time", 1),
     ] {
         let (ran, report) = sometimes(failure, extra);
         assert_eq!(ran.code, Some(code), "{failure}: {}", ran.stderr);
@@ -463,7 +464,7 @@ fn failures_in_some_runs_leave_the_others_in_the_report() {
             .flat_map(|e| e["failures"].as_array().unwrap())
             .map(|f| f["count"].as_u64().unwrap())
             .sum();
-        assert_eq!((finished, failed), (8, 4), "{failure}: {report}");
+        assert_eq!((finished, failed), (12 - failures, failures), "{failure}: {report}");
     }
 }
 
@@ -599,7 +600,7 @@ fn hooks_run_when_they_should() {
 
 #[test]
 fn service_is_measured_under_load() {
-    let server = "import os,signal,sys,time; print('up', flush=True); time.sleep(100)";
+    let server = "import os,signal,sys,time; print('up', flush=True); time.sleep(1000)";
     if Command::new("python3").args(["-c", "pass"]).status().is_err() {
         eprintln!("skipped: python3 is not installed");
         return;
@@ -630,7 +631,8 @@ fn service_is_measured_under_load() {
     let report = json(&ran);
     let entry = &report["conditions"][0]["entries"][1];
     let wall = entry["wall_s"]["median"].as_f64().unwrap();
-    assert!((0.2..20.0).contains(&wall), "{wall}");
+    // That of the load: the server has 1,000 s of its own.
+    assert!((0.2..1000.0).contains(&wall), "{wall}");
     assert!(entry["peak_rss"]["median"].as_f64().unwrap() > 4e6, "the server's memory: {entry}");
     assert_eq!(entry["values"][0]["name"], "threads");
     assert_eq!(entry["values"][0]["metric"]["median"], 3.0, "the load has the matrix: {entry}");
@@ -724,7 +726,7 @@ fn looking_at_a_program_with_threads_does_not_stop_it() {
     let program = program.to_str().unwrap();
     // The look comes after half a second, in the middle of the work.
     for _ in 0..3 {
-        let arguments = ["compare", "-a", "mallow", "-r", "1", "--timeout", "30s", "--", program];
+        let arguments = ["compare", "-a", "mallow", "-r", "1", "--timeout", "300s", "--", program];
         let ran = run(&arguments);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     }

@@ -193,7 +193,7 @@ mod tests {
             .spawn()
             .expect("sh starts");
         let mut sampler = Sampler::new(child.id(), Duration::from_millis(10)).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         let sample = loop {
             let sample = sampler.take().unwrap();
             // The shell may have only begun.
@@ -216,7 +216,7 @@ mod tests {
     fn the_allocator_is_named_without_its_heap() {
         let mut sampler = Sampler::new(std::process::id(), Duration::from_secs(1)).unwrap();
         let waits = std::mem::replace(&mut sampler.heap, sync_channel(0).1);
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while sampler.take().expect("it runs").heap_used.is_none() && sampler.allocator.is_empty() {
             assert!(Instant::now() < deadline, "nobody is named");
             std::thread::sleep(Duration::from_millis(10));
