@@ -103,8 +103,18 @@ class Crates(unittest.TestCase):
                  "one -> two -> three -> one"),
                 ({"one": first, "two": ""}, None),
                 ({"one": first, "two": "// crate::one\n" + TESTS % "use crate::one::g;"}, None),
+                # A module and what lies below it are one, beside others of the same parent.
+                ({"one/mod": "", "one/left": first, "one/right": "", "two": "use crate::one::right::g;\n"},
+                 "one -> two -> one"),
+                ({"one/mod": "", "one/left": "", "one/right": "use super::left::f;\n",
+                  "one/left/low": "use crate::one::right::g;\n"}, "one::left -> one::right -> one::left"),
+                ({"one/mod": "", "one/left": first, "one/right": "", "two": "use crate::three::f;\n",
+                  "three": "fn f() { crate::one::right::g() }\n"}, "one -> two -> three -> one"),
                 # A parent and what is its own may need each other.
-                ({"one/mod": "use crate::one::inner::f;\n", "one/inner": "use super::g;\n"}, None)):
+                ({"one/mod": "use crate::one::inner::f;\n", "one/inner": "use super::g;\n"}, None),
+                # So may what is compiled for tests alone.
+                ({"one/mod": "#[cfg(test)]\n#[rustfmt::skip]\npub(crate) mod tried;\n", "one/tried": first,
+                  "two": "use super::one::g;\n"}, None)):
             found = problems_of_crates({f"crates/low/src/{name}.rs": text for name, text in modules.items()})
             self.assertEqual([f"crates/low: a circle: {expected}"] if expected else [], found, modules)
 
