@@ -2,8 +2,11 @@
 //! Where the anonymous memory of a process lies: a look at /proc/PID/smaps now and then, so that
 //! `replay` can tell the heap of the recorded program from its other memory.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::time::{Duration, Instant};
 
+use mallow_process::{lossy, smaps};
 use mallow_trace::Region;
 
 /// A look walks all page tables of the process: it is taken when the memory has grown by this part
@@ -43,33 +46,20 @@ impl Schedule {
 /// The mappings with anonymous resident memory, by address; none where the process has gone or may
 /// not be looked at.
 pub fn read(pid: u32) -> Option<Vec<Region>> {
-    parse(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/smaps")).ok()?))
+    let file = File::open(format!("/proc/{pid}/smaps")).ok()?;
+    let mut vmas = smaps::read(BufReader::with_capacity(1 << 16, file)).ok()??;
+    smaps::drop_overlaps(&mut vmas);
+    let has_memory = vmas.iter().filter(|vma| vma.anonymous > 0);
+    let regions: Vec<_> = has_memory
+        .map(|vma| Region { start: vma.start, length: vma.size(), resident: vma.anonymous })
+        .collect();
+    (!regions.is_empty()).then_some(regions)
 }
 
 /// Whether the process has switched transparent huge pages off for itself.
 pub fn huge_pages_are_off(pid: u32) -> bool {
-    let status = std::fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
+    let status = lossy::read(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().any(|line| line == "THP_enabled:\t0")
-}
-
-fn parse(smaps: &str) -> Option<Vec<Region>> {
-    let mut regions = Vec::new();
-    let mut range = None;
-    for line in smaps.lines() {
-        if let Some(size) = line.strip_prefix("Anonymous:") {
-            let kib: u64 = size.trim().strip_suffix(" kB")?.parse().ok()?;
-            let (start, end) = range?;
-            if kib > 0 {
-                regions.push(Region { start, length: end - start, resident: kib << 10 });
-            }
-        } else if !line.starts_with(|first: char| first.is_ascii_uppercase()) {
-            let (start, end) = line.split_once(' ')?.0.split_once('-')?;
-            let address = |text: &str| u64::from_str_radix(text, 16).ok();
-            range = Some((address(start)?, address(end)?));
-        }
-    }
-    (!regions.is_empty()).then_some(regions)
 }
 
 #[cfg(test)]
