@@ -5,8 +5,7 @@ use serde::Serialize;
 
 use crate::output::{self, Table};
 use mallow_measure::timeline::Figures;
-
-use super::run::Run;
+use mallow_measure::watched::Run;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Difference {
@@ -127,7 +126,7 @@ pub fn report<'a>(a: &'a str, b: &'a str, differences: &'a [Difference]) -> Repo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verbs::watch::run::{History, Sample};
+    use mallow_measure::watched::{History, Sample};
 
     fn run(rss: [u64; 3], allocator: &str) -> Run {
         let run = Run { allocator: allocator.into(), ..Run::default() };

@@ -8,15 +8,16 @@ use crate::output::chart::{self, Line};
 use crate::output::clean;
 use crate::output::html::{self, Page};
 use mallow_measure::timeline::Figures;
+use mallow_measure::watched::Run;
 
 use super::compare::{self, Difference};
-use super::run::Run;
+use super::run;
 
 pub fn page(run: &Run) -> String {
     let title = format!("mallow watch: {}", run.command);
     let body = html! {
         (html::head(&title, None, &sentence(run)))
-        (chart::svg("Memory over time", &run.lines()))
+        (chart::svg("Memory over time", &run::lines(run)))
         (figures(run))
     };
     whole(&title, body)
@@ -77,7 +78,7 @@ pub fn sentence(run: &Run) -> String {
         output::seconds(summary.duration_s),
         output::bytes(summary.rss.peak),
         output::bytes(summary.rss.end),
-        summary.trend.map_or(String::new(), |trend| format!(", {}", trend.text())),
+        summary.trend.map_or(String::new(), |trend| format!(", {}", run::rate(trend))),
         summary.faults(),
         summary.major_faults,
         run.ending

@@ -19,9 +19,10 @@ use crate::output::chart;
 use crate::output::clean;
 use crate::output::colour::is_wanted;
 use crate::output::screen;
+use mallow_measure::watched::{Run, Sample, Summary};
 use mallow_os::wait_readable;
 
-use super::run::{Run, Sample, Summary};
+use super::run;
 
 /// How long the end of the process may go unnoticed while keys are waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -105,7 +106,7 @@ fn cells(run: &Run, sample: &Sample) -> [String; 8] {
         (sample.minor_faults + sample.major_faults).to_string(),
         optional(sample.heap_used),
         optional(sample.heap_free),
-        run.summary.trend.map_or(String::new(), |trend| trend.text()),
+        run.summary.trend.map_or(String::new(), run::rate),
     ]
 }
 
@@ -140,7 +141,7 @@ fn draw(frame: &mut Frame, run: &Run, ends: bool) {
         Layout::vertical([Constraint::Length(2), Constraint::Min(5), Constraint::Length(1)])
             .areas(frame.area());
     frame.render_widget(Paragraph::new(summary_lines(run)), top);
-    let lines = run.lines();
+    let lines = run::lines(run);
     frame.render_widget(chart(&lines), middle);
     // A legend within the chart would hide the lines.
     let name = |(line, colour): (&chart::Line, Color)| {
@@ -182,7 +183,7 @@ fn summary_lines(run: &Run) -> Vec<Line<'static>> {
     let figures = format!(
         "RSS {} now{}, {} average, {} peak; {} faults in {}",
         output::bytes(rss.end),
-        trend.map_or(String::new(), |trend| format!(" ({})", trend.text())),
+        trend.map_or(String::new(), |trend| format!(" ({})", run::rate(trend))),
         output::bytes(rss.average),
         output::bytes(rss.peak),
         run.summary.faults(),
@@ -194,7 +195,7 @@ fn summary_lines(run: &Run) -> Vec<Line<'static>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verbs::watch::run::History;
+    use mallow_measure::watched::History;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! `mallow watch`: memory and faults of a process and its children over time, and the difference
-//! between two such runs. `session` is the watch itself: `sampler` takes samples, `run` is what
+//! between two such runs. `session` is the watch itself: `sampler` takes samples, `run` saves what
 //! they add up to, `live` shows them as they come; `html` and `compare` are for afterwards.
 
 mod args;
@@ -10,7 +10,6 @@ mod live;
 mod run;
 mod sampler;
 mod session;
-mod trend;
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -22,10 +21,10 @@ pub use args::WatchArgs;
 use live::Live;
 use mallow_measure::run::Outcome;
 use mallow_measure::timeline::Figures;
+use mallow_measure::watched::{Run, Summary};
 use mallow_os::threads::why_not_started;
 use mallow_process::binding::Failure;
 use mallow_process::stat::folder;
-use run::{Run, Summary};
 use session::Session;
 
 pub fn main(args: &WatchArgs, notes: Notes) -> Result<u8> {

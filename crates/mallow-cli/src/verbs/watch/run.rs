@@ -1,168 +1,32 @@
 // SPDX-License-Identifier: MIT
-//! A watched run as data: what is saved, read back, shown and compared.
+//! A watched run as it is saved, read back and shown.
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::{Error, Result};
 use crate::output::chart::Line;
-use crate::output::{Format, Screen, Table};
-use mallow_measure::timeline::{Figures, Tally, Thinning};
+use crate::output::{self, Format, Screen, Table};
+use mallow_measure::watched::{Run, SCHEMA, Sample, Trend};
 
-use super::trend::{self, Trend};
-
-/// As many seconds are half a day; a longer run has a sample for each two seconds, then four ...
-const MOST_SAMPLES: usize = 40_000;
-
-pub const SCHEMA: &str = "mallow.watch/1";
-
-/// Sums over the process and its children at a moment; sizes in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
-    /// Seconds since the start.
-    pub time_s: f64,
-    pub rss: u64,
-    pub pss: Option<u64>,
-    pub swap: u64,
-    /// Since the processes began.
-    pub minor_faults: u64,
-    pub major_faults: u64,
-    pub processes: u64,
-    pub threads: u64,
-    /// Of the main process: with the program, and free but kept. `null` where the heap cannot be
-    /// read, or was not read this time because that takes long.
-    pub heap_used: Option<u64>,
-    pub heap_free: Option<u64>,
+/// What a chart of the run shows.
+pub fn lines(run: &Run) -> Vec<Line> {
+    type Of = fn(&Sample) -> Option<u64>;
+    let lines: [(&str, Of); 5] = [
+        ("RSS", |sample| Some(sample.rss)),
+        ("PSS", |sample| sample.pss),
+        ("heap in use", |sample| sample.heap_used),
+        ("heap free but kept", |sample| sample.heap_free),
+        ("swap", |sample| Some(sample.swap).filter(|swap| *swap > 0)),
+    ];
+    let lines = lines.map(|(name, of)| Line { name: name.into(), points: run.points(of) });
+    lines.into_iter().filter(|line| !line.points.is_empty()).collect()
 }
 
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Run {
-    pub schema: String,
-    pub version: String,
-    pub command: String,
-    pub pid: u32,
-    pub allocator: String,
-    /// Seconds since 1970.
-    pub started_at: u64,
-    pub interval_s: f64,
-    /// Why it ended.
-    pub ending: String,
-    pub summary: Summary,
-    /// Each, or the highest of as many as it takes to keep the list short.
-    pub samples: Vec<Sample>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    pub duration_s: f64,
-    pub rss: Figures,
-    pub pss: Option<Figures>,
-    pub swap: Figures,
-    pub heap_used: Option<Figures>,
-    pub heap_free: Option<Figures>,
-    /// RSS over the samples that have a heap, where others have none: what to compare the heap with.
-    #[serde(default)]
-    pub rss_at_heap: Option<Figures>,
-    pub minor_faults: u64,
-    pub major_faults: u64,
-    /// Of RSS, up to the end.
-    #[serde(default)]
-    pub trend: Option<Trend>,
-}
-
-/// Samples as they come, added up; of a long run not all are kept.
-pub struct History {
-    pub run: Run,
-    thinning: Thinning,
-    tallies: [Tally; 6],
-    /// Before the first sample, minor and major.
-    faults: Option<(u64, u64)>,
-}
-
-impl History {
-    /// `is_whole`: the processes began with the watch.
-    pub fn new(run: Run, is_whole: bool) -> History {
-        let faults = is_whole.then_some((0, 0));
-        History { run, thinning: Thinning::new(MOST_SAMPLES), tallies: Default::default(), faults }
-    }
-
-    pub fn add(&mut self, sample: Sample) {
-        for (tally, value) in self.tallies.iter_mut().zip(sample.sizes()) {
-            if let Some(value) = value {
-                tally.add(sample.time_s, value as f64);
-            }
-        }
-        let [rss, pss, swap, heap_used, heap_free, rss_at_heap] =
-            self.tallies.map(|tally| tally.figures());
-        let is_partial = self.tallies[5].count < self.tallies[0].count;
-        let first = self.faults.get_or_insert((sample.minor_faults, sample.major_faults));
-        self.run.summary = Summary {
-            duration_s: self.tallies[0].time(),
-            rss: rss.unwrap_or_default(),
-            pss,
-            swap: swap.unwrap_or_default(),
-            heap_used,
-            heap_free,
-            rss_at_heap: rss_at_heap.filter(|_| is_partial),
-            // A child that has ended and was not waited for takes its faults along.
-            minor_faults: sample.minor_faults.saturating_sub(first.0),
-            major_faults: sample.major_faults.saturating_sub(first.1),
-            trend: self.run.summary.trend,
-        };
-        self.thinning.add(&mut self.run.samples, sample, Sample::join);
-    }
-}
-
-impl History {
-    /// Apart from `add`, for it looks at some hundred samples.
-    pub fn find_trend(&mut self) {
-        let samples = &self.run.samples;
-        let point = |index: usize| (samples[index].time_s, samples[index].rss as f64);
-        self.run.summary.trend = trend::of(samples.len(), point);
-    }
-}
-
-impl Sample {
-    fn sizes(&self) -> [Option<u64>; 6] {
-        let rss_at_heap = self.heap_used.map(|_| self.rss);
-        [Some(self.rss), self.pss, Some(self.swap), self.heap_used, self.heap_free, rss_at_heap]
-    }
-
-    /// The higher one stands for both.
-    fn join(self, other: Sample) -> Sample {
-        let (high, low) = if other.rss > self.rss { (other, self) } else { (self, other) };
-        let heap = if high.heap_used.is_some() { high } else { low };
-        Sample { heap_used: heap.heap_used, heap_free: heap.heap_free, ..high }
-    }
-}
-
-impl Summary {
-    pub fn faults(&self) -> u64 {
-        self.minor_faults.saturating_add(self.major_faults)
-    }
-}
-
-impl Run {
-    /// Times and values where there are any.
-    pub fn points(&self, of: fn(&Sample) -> Option<u64>) -> Vec<(f64, f64)> {
-        let point = |sample: &Sample| Some((sample.time_s, of(sample)? as f64));
-        self.samples.iter().filter_map(point).collect()
-    }
-
-    /// What a chart of the run shows.
-    pub fn lines(&self) -> Vec<Line> {
-        type Of = fn(&Sample) -> Option<u64>;
-        let lines: [(&str, Of); 5] = [
-            ("RSS", |sample| Some(sample.rss)),
-            ("PSS", |sample| sample.pss),
-            ("heap in use", |sample| sample.heap_used),
-            ("heap free but kept", |sample| sample.heap_free),
-            ("swap", |sample| Some(sample.swap).filter(|swap| *swap > 0)),
-        ];
-        let lines = lines.map(|(name, of)| Line { name: name.into(), points: self.points(of) });
-        lines.into_iter().filter(|line| !line.points.is_empty()).collect()
-    }
+/// Such as `+9.00 MiB/s for 40.0 s`.
+pub fn rate(trend: Trend) -> String {
+    let sign = if trend.bytes_per_s < 0.0 { '-' } else { '+' };
+    let bytes = output::bytes(trend.bytes_per_s.abs());
+    format!("{sign}{bytes}/s for {}", output::seconds(trend.duration_s))
 }
 
 pub fn load(path: &Path) -> Result<Run> {
@@ -212,69 +76,19 @@ pub fn csv(run: &Run) -> String {
 mod tests {
     use super::*;
     use crate::verbs::watch::{compare, html};
+    use mallow_measure::watched::History;
 
-    fn history(samples: &[Sample], is_whole: bool) -> History {
-        let mut history = History::new(Run::default(), is_whole);
-        samples.iter().for_each(|sample| history.add(*sample));
-        history
+    #[test]
+    fn a_table_has_nothing_where_nothing_is_known() {
+        let sample = Sample { time_s: 1.0, ..Sample::default() };
+        let run = Run { samples: vec![sample], ..Run::default() };
+        assert_eq!(csv(&run).lines().nth(1), Some("1.000,0,,0,0,0,0,0,,"));
     }
 
     #[test]
-    fn gaps_are_left_out() {
-        let samples = [(0.0, Some(5)), (1.0, None), (2.0, Some(9))]
-            .map(|(time_s, heap_used)| Sample { time_s, heap_used, ..Sample::default() });
-        let run = history(&samples, false).run;
-        assert_eq!(run.summary.heap_used.map(|figures| figures.average), Some(7.0));
-        assert_eq!(run.summary.pss, None);
-        assert_eq!(csv(&run).lines().nth(2), Some("1.000,0,,0,0,0,0,0,,"));
-    }
-
-    /// Of a program that grows, the heap is often read only when it is large.
-    #[test]
-    fn a_heap_has_an_rss_of_its_own_samples() {
-        let sample =
-            |(time_s, rss, heap_used)| Sample { time_s, rss, heap_used, ..Sample::default() };
-        let grown = [(0.0, 10, None), (1.0, 90, Some(80)), (2.0, 110, Some(100))].map(sample);
-        let summary = history(&grown, false).run.summary;
-        let averages = [Some(summary.rss), summary.heap_used, summary.rss_at_heap]
-            .map(|figures| figures.map(|figures| figures.average));
-        assert_eq!(averages, [Some(75.0), Some(90.0), Some(100.0)]);
-        // Where all have one, RSS itself is that.
-        assert_eq!(history(&grown[1..], false).run.summary.rss_at_heap, None);
-        assert_eq!(history(&grown[..1], false).run.summary.rss_at_heap, None);
-    }
-
-    #[test]
-    fn faults_count_from_the_start_of_the_watch() {
-        let samples = [100, 160].map(|minor_faults| Sample {
-            minor_faults,
-            major_faults: 2,
-            ..Sample::default()
-        });
-        let faults = |is_whole| {
-            let summary = history(&samples, is_whole).run.summary;
-            (summary.minor_faults, summary.major_faults)
-        };
-        assert_eq!((faults(false), faults(true)), ((60, 0), (160, 2)));
-    }
-
-    #[test]
-    fn long_runs_keep_their_figures_in_a_short_list() {
-        let count = 3 * MOST_SAMPLES as u64;
-        let sample = |n: u64| Sample {
-            time_s: n as f64,
-            rss: if n == 77_777 { 9000 } else { 1000 + n % 2 },
-            heap_used: (n % 4 == 1).then_some(500),
-            ..Sample::default()
-        };
-        let samples: Vec<Sample> = (0..count).map(sample).collect();
-        let run = history(&samples, false).run;
-        assert!(run.samples.len() <= MOST_SAMPLES && run.samples.len() >= MOST_SAMPLES / 2);
-        assert!(run.samples.iter().any(|sample| sample.rss == 9000));
-        assert!(run.samples.iter().all(|sample| sample.heap_used == Some(500)));
-        let rss = run.summary.rss;
-        assert!((rss.average - 1000.5).abs() < 0.1 && rss.peak == 9000.0 && rss.end == 1001.0);
-        assert_eq!(run.summary.duration_s, (count - 1) as f64);
+    fn a_trend_has_a_sign_and_a_time() {
+        let trend = Trend { bytes_per_s: -2.0 * 1024.0 * 1024.0, duration_s: 99.0 };
+        assert_eq!(rate(trend), "-2.00 MiB/s for 99.0 s");
     }
 
     /// Files of it are sent around, and whoever sends one may have written anything into it.
@@ -291,7 +105,8 @@ mod tests {
             major_faults: 1,
             ..Sample::default()
         };
-        let mut history = history(&(0..200).map(sample).collect::<Vec<_>>(), true);
+        let mut history = History::new(Run::default(), true);
+        (0..200).map(sample).for_each(|sample| history.add(sample));
         history.find_trend();
         let run = Run { schema: SCHEMA.into(), ..history.run };
         let folder = tempfile::tempdir().expect("a folder");

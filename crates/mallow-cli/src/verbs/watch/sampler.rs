@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
+use mallow_measure::watched::Sample;
 use mallow_os::threads;
 use mallow_process::binding::Inspector;
 use mallow_process::descendants;
@@ -15,7 +16,6 @@ use mallow_process::heap::Place;
 use mallow_process::stat::folder;
 use mallow_process::{lossy, picture, smaps};
 
-use super::run::Sample;
 use crate::error::Result;
 
 /// The heap is read so seldom that it takes at most this part of a CPU.

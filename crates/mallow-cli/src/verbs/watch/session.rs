@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use super::args::WatchArgs;
 use crate::error::{Error, Result};
 use mallow_measure::run::Outcome;
+use mallow_measure::watched::{History, Run, SCHEMA};
 use mallow_os::wait_readable;
 use mallow_process::binding::Failure;
 use mallow_process::descendants;
@@ -20,7 +21,6 @@ use mallow_process::stat::{Start, Stat};
 use mallow_process::vitals;
 
 use super::live::Live;
-use super::run::{History, Run, SCHEMA};
 use super::sampler::Sampler;
 
 const ENDED: &str = "ended";

@@ -4,8 +4,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::output;
-
 /// A stretch has at least so many points, and of all there are not more are looked at.
 const FEWEST: usize = 8;
 const MOST: usize = 500;
@@ -69,15 +67,6 @@ fn line(points: &[(f64, f64)]) -> Option<Trend> {
     (is_change && is_line).then_some(Trend { bytes_per_s: slope, duration_s: duration })
 }
 
-impl Trend {
-    /// Such as `+9.00 MiB/s for 40.0 s`.
-    pub fn text(&self) -> String {
-        let sign = if self.bytes_per_s < 0.0 { '-' } else { '+' };
-        let rate = output::bytes(self.bytes_per_s.abs());
-        format!("{sign}{rate}/s for {}", output::seconds(self.duration_s))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,7 +89,6 @@ mod tests {
         assert!((trend.duration_s - 40.0).abs() < 13.0, "{trend:?}");
         let falling = of(&points(|time| 1000.0 - 2.0 * time)).unwrap();
         assert_eq!((falling.bytes_per_s.round(), falling.duration_s), (-2.0 * MIB, 99.0));
-        assert_eq!(falling.text(), "-2.00 MiB/s for 99.0 s");
     }
 
     #[test]
