@@ -3,9 +3,11 @@
 //!
 //! [`record`] starts a command with the recorder in front of its allocator (`launch`), and
 //! `collector` reads what the recorder writes, with `images` (processes and their modules),
-//! `stacks` and `memory`. [`attach::record`] records a running process by probes of the kernel
-//! instead: `site` says where they go, `calls` what their hits mean, `blocks` what a result that is
-//! read late may be. [`symbols`] names the places of a recorded program afterwards.
+//! `stacks` and `memory`; [`parse`] takes apart what a program's ring holds, which the program may
+//! have damaged, and [`script`] what it says of Python and Ruby. [`attach::record`] records a
+//! running process by probes of the kernel instead: `site` says where they go, `calls` what their
+//! hits mean, `blocks` what a result that is read late may be. [`symbols`] names the places of a
+//! recorded program afterwards.
 //!
 //! Nothing is printed here: what the user should know goes to a function that the caller gives.
 
@@ -23,10 +25,10 @@ mod memory;
 pub mod modules;
 mod outsiders;
 mod pace;
-mod parse;
+pub mod parse;
 pub mod perf_map;
 mod regions;
-mod script;
+pub mod script;
 mod site;
 mod stacks;
 pub mod symbols;

@@ -127,7 +127,7 @@ fn is_read_last(file: &Path) -> bool {
 }
 
 /// The first library of an allocator in the lines that are no comments.
-fn named(text: &str) -> Option<(&'static str, String)> {
+pub fn named(text: &str) -> Option<(&'static str, String)> {
     let is_between = |c: char| c.is_whitespace() || ":;=\"'*[]()|\\".contains(c);
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     lines.flat_map(|line| line.split(is_between)).find_map(|word| {

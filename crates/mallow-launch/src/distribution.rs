@@ -125,7 +125,7 @@ pub fn resolved(root: &Path, path: &Path) -> PathBuf {
 }
 
 /// The text of an os-release file.
-fn parse(text: &str) -> Release {
+pub fn parse(text: &str) -> Release {
     let value = |key: &str| {
         let mut lines = text.lines().filter_map(|line| line.trim().split_once('='));
         let (_, value) = lines.find(|(name, _)| *name == key)?;

@@ -104,7 +104,7 @@ pub fn list_objects(target: &Target, changes: &Changes) -> Option<(Vec<PathBuf>,
 }
 
 /// `name => /path (0x…)` and `/path (0x…)`.
-fn parse_list(text: &str) -> Vec<PathBuf> {
+pub fn parse_list(text: &str) -> Vec<PathBuf> {
     let mut seen = BTreeSet::new();
     text.lines()
         .filter_map(|line| {

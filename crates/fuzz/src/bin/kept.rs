@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! What a verb wrote and reads again, with what it does then: the baseline of `check`, the state of `tune`, the record of
-//! `enable`, the report of `explain --save`. The first byte chooses.
+//! `enable`, the report of `explain --save`, the run of `watch --save`. The first byte chooses.
 #![no_main]
 
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use mallow_advice::explain::Report;
 use mallow_enabling::{Record, System};
 use mallow_measure::search::state::{self, State};
+use mallow_measure::watched::{self, History};
 use mallow_process::heap::Heap;
 use mallow_process::heap::glibc::Arena;
 use mallow_report::baseline::{Baseline, Counts, Measured, Run, judge, overall};
@@ -84,12 +85,25 @@ fn report(bytes: &[u8]) {
     assert_eq!(again.mappings.len(), report.mappings.len());
 }
 
+/// Its samples once more, as if they came now.
+fn run(bytes: &[u8]) {
+    let Ok(run) = serde_json::from_slice::<watched::Run>(bytes) else { return };
+    run.summary.faults();
+    assert!(run.points(|sample| sample.heap_used).len() <= run.samples.len());
+    let mut history = History::new(watched::Run::default(), false);
+    run.samples.iter().for_each(|sample| history.add(*sample));
+    history.find_trend();
+    let rss = history.run.summary.rss;
+    assert!(rss.average <= rss.peak && history.run.samples.len() == run.samples.len());
+}
+
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((first, bytes)) = bytes.split_first() else { return };
-    match first % 4 {
+    match first.wrapping_sub(b'0') % 5 {
         0 => baseline(bytes),
         1 => state(bytes),
         2 => record(bytes),
-        _ => report(bytes),
+        3 => report(bytes),
+        _ => run(bytes),
     }
 });

@@ -8,6 +8,7 @@ use mallow_process::heap::Heap;
 use mallow_process::heap::glibc::{Arena, Heaps};
 use mallow_process::mappings::{Group, Kind, Mapping};
 use mallow_process::process::SAVED;
+use mallow_recorder::layout::{SCRIPT_ENTRY, SIZE_FOLLOWS, message, script_part};
 use mallow_trace::{Call, Event, Frame, Header, Op, Record, Stack, Writer};
 
 /// What compiled code calls that is to be counted: here nobody counts.
@@ -72,10 +73,13 @@ const PROFILE_FOR_PPROF: &str = "\
 heap profile: 3: 1536 [4: 2048] @ heap_v2/1024\n2: 1024 [3: 1536] @ 0x10 0x20\n1: 1 [0: 0] @ 0x30\n\n\
 MAPPED_LIBRARIES:\n400000-401000 r-xp 00000000 fe:01 42 /bin/program\n";
 
-const TEXTS: [(&str, &str); 4] = [
+const TEXTS: [(&str, &str); 7] = [
     ("dpkg", "Package: a\nStatus: install ok installed\nVersion: 1:2.0.9+ds-2\n\nPackage: b\nStatus: x\n"),
     ("apk", "P:jemalloc\nV:5.3.0-r4\n\nP:b\nV:\n\n"),
     ("code", "7f0010 20 LazyCompile:~parse /a.js:1\n0x7f0030 0 empty\n7f0040 ffffffffffffffff py::f:/a.py\n"),
+    ("release", "ID=linuxmint\nID_LIKE=\"ubuntu debian\"\nUBUNTU_CODENAME=noble\n"),
+    ("loaded", "\tlinux-vdso.so.1 (0x7ffd)\n\tlibc.so.6 => /lib/libc.so.6 (0x7f00)\n\t/lib/ld.so (0x7f01)\n"),
+    ("profile", "# all\nexport LD_PRELOAD=\"/usr/lib/libjemalloc.so.2:$LD_PRELOAD\"\n"),
     (
         "java",
         "Native Memory Tracking:\n\nTotal: reserved=15461, committed=14352\n       malloc: 5000 #30\n\
@@ -85,7 +89,7 @@ const TEXTS: [(&str, &str); 4] = [
 ];
 
 /// Of each kind that `kept` reads, behind the byte that chooses it.
-const KEPT: [(&str, &str); 3] = [
+const KEPT: [(&str, &str); 4] = [
     (
         "baseline",
         r#"0{"schema":"mallow.baseline/1","command":["./a"],"platform":{"architecture":"x86_64","libc":"glibc",
@@ -105,6 +109,16 @@ const KEPT: [(&str, &str); 3] = [
         r#"2{"schema":"mallow.enabled/1","folders":["/var/lib/mallow"],"entries":[{"kind":"global",
         "allocator":"mallow","word":"/l.so","library":"/l.so","file":"/etc/ld.so.preload","since":0,
         "before":null,"written":["/l.so"],"folders":[]}]}"#,
+    ),
+    (
+        "run",
+        r#"4{"schema":"mallow.watch/1","version":"0.1.0","command":"./a","pid":7,"allocator":"glibc","started_at":5,
+        "interval_s":0.5,"ending":"ended","summary":{"duration_s":0.5,"rss":{"average":6.0,"peak":8.0,"end":8.0},
+        "pss":null,"swap":{"average":0.0,"peak":0.0,"end":0.0},"heap_used":null,"heap_free":null,"minor_faults":3,
+        "major_faults":0,"trend":{"bytes_per_s":8.0,"duration_s":0.5}},"samples":[{"time_s":0.0,"rss":4,"pss":null,
+        "swap":0,"minor_faults":1,"major_faults":0,"processes":1,"threads":1,"heap_used":2,"heap_free":null},
+        {"time_s":0.5,"rss":8,"pss":5,"swap":0,"minor_faults":3,"major_faults":0,"processes":1,"threads":2,
+        "heap_used":null,"heap_free":1}]}"#,
     ),
 ];
 
@@ -135,6 +149,32 @@ fn loaded() -> Vec<u8> {
     memory[0x300..0x313].copy_from_slice(b"\0malloc\0libc.so.6\0\0");
     let pairs = [3, BASE + 64, 5, 3u64].map(u64::to_ne_bytes).concat();
     [vec![2], pairs, memory].concat()
+}
+
+/// A message of each kind, as the recorder writes them.
+fn ring() -> Vec<u8> {
+    let head = |stamp: u64, kind: u8| stamp << 8 | u64::from(kind);
+    let text = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+    let part = |part: u8, size: u64, bytes: &[u8; 8]| {
+        vec![head(0, message::SCRIPT_CODE), size, 7, 1 << 8 | u64::from(part), 5, text(bytes)]
+    };
+    let (process, thread) = (100 << 32 | 1, 100 << 32 | 101);
+    let words = [
+        vec![head(1, message::PROCESS), 16, 10, 0, process, text(b"/lib/c\0/"), text(b"bin/x\0x\0")],
+        vec![head(2, message::THREAD), thread, 10, text(b"worker\0\0"), 0],
+        vec![head(0, message::MAP), 6, text(b"10-20 \0\0")],
+        vec![head(0, message::STACK), 2, 0x1001, 0x2001],
+        vec![head(3, Op::Malloc as u8), 0x5010 << 16 | 100],
+        vec![head(4, Op::Realloc as u8), 0x5020 << 16 | SIZE_FOLLOWS, 1 << 20, 0x5010, 7],
+        vec![head(0, message::STACK_COPY), 16, 0x1001, 0x7000, 0x7010, 1, 0x1001, 0x2001],
+        part(script_part::FILE, 5, b"/a.py\0\0\0"),
+        part(script_part::NAME, 2, b"rd\0\0\0\0\0\0"),
+        part(script_part::TABLE, 3, b"\xd9\x04\x09\0\0\0\0\0"),
+        vec![head(0, message::SCRIPT), 1, 0x1000, 7, SCRIPT_ENTRY | 1, 0],
+        vec![head(5, message::MARKER), 4, text(b"here\0\0\0\0")],
+        vec![head(0, message::MAPS_CHANGED)],
+    ];
+    words.concat().into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
 /// What `explain` saves, with one of each thing, behind the byte that chooses it.
@@ -181,7 +221,7 @@ fn main() -> std::io::Result<()> {
         std::fs::create_dir_all(&folder)?;
         std::fs::write(folder.join(name), bytes)
     };
-    for file in ["maps", "smaps", "smaps_rollup", "status"] {
+    for file in ["maps", "smaps", "smaps_rollup", "status", "stat"] {
         let bytes = std::fs::read(format!("/proc/self/{file}"))?;
         let bytes = &bytes[..bytes.len().min(4000)];
         let target = if file == "maps" { "maps" } else { "smaps" };
@@ -213,6 +253,7 @@ fn main() -> std::io::Result<()> {
     }
     write("kept", "report", &explained()?)?;
     write("loaded", "object", &loaded())?;
+    write("ring", "messages", &ring())?;
     write("faults", "report", FAULT.as_bytes())?;
     write("profile", "heap", PROFILE.as_bytes())?;
     write("profile", "pprof", PROFILE_FOR_PPROF.as_bytes())?;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! Lists that others keep: the loader's of libraries, a runtime's of its code, Java's of its memory, package managers'
-//! of packages; and leaks that a user knows.
+//! of packages; leaks that a user knows; what a system says of itself, and files that may name an allocator.
 #![no_main]
 
 use mallow_capture::perf_map;
+use mallow_enabling::elsewhere;
 use mallow_faults::Suppressions;
-use mallow_launch::{ldcache, packages};
+use mallow_launch::{distribution, ldcache, packages, preflight};
 use mallow_process::runtimes::native;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -14,6 +15,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     assert!(perf_map::parse(&text).all(|(_, _, name)| name.len() <= text.len()));
     for versions in [packages::parse_dpkg(&text), packages::parse_apk(&text)] {
         versions.values().for_each(|version| assert!(packages::upstream(version).len() <= version.len()));
+    }
+    distribution::parse(&text);
+    assert!(preflight::parse_list(&text).iter().all(|path| path.is_absolute()));
+    if let Some((_, word)) = elsewhere::named(&text) {
+        assert!(text.contains(&word));
     }
     if let Ok(known) = Suppressions::parse(&text) {
         assert!(!known.cover(std::iter::empty()));
