@@ -244,7 +244,9 @@ static COLD void track_overflow(struct track *track, const struct zones *zones, 
 static void track_check_zones(struct track *track, const struct zones *zones, const char *call,
                               uintptr_t caller)
 {
-    if (unlikely(!zones_are_whole(zones))) {
+    /* Of a block that another thread has freed meanwhile the zones may be gone: who frees it now finds that out. */
+    if (unlikely(!zones_are_whole(zones)) &&
+        track_state(atomic_get_ordered(&track->word)) == TRACK_LIVE) {
         track_overflow(track, zones, call, caller);
     }
 }
