@@ -86,12 +86,22 @@ static bool kernel_merge(extent_hooks_t *hooks, void *address_a, size_t size_a, 
     return false;
 }
 
+static _Atomic(extent_hooks_t *) kernel_hooks; /* const once set */
+
+static extent_hooks_t *hooks_of_kernel_known(void)
+{
+    return atomic_get_acquire(&kernel_hooks); /* pairs with hooks_of_kernel */
+}
+
 static extent_hooks_t *hooks_of_kernel(void)
 {
     static extent_hooks_t hooks; /* filled at run time: the loader has nothing to relocate here */
-    hooks = (extent_hooks_t){kernel_alloc,        kernel_dalloc,   kernel_destroy,
-                             kernel_commit,       kernel_decommit, kernel_purge_lazy,
-                             kernel_purge_forced, kernel_split,    kernel_merge};
+    if (hooks_of_kernel_known() == NULL) {
+        hooks = (extent_hooks_t){kernel_alloc,        kernel_dalloc,   kernel_destroy,
+                                 kernel_commit,       kernel_decommit, kernel_purge_lazy,
+                                 kernel_purge_forced, kernel_split,    kernel_merge};
+        atomic_set_release(&kernel_hooks, &hooks); /* pairs with hooks_of_kernel_known */
+    }
     return &hooks;
 }
 

@@ -22,6 +22,9 @@
  * caller holds the table lock. */
 static extent_hooks_t *hooks_of_kernel(void);
 
+/* The same without the lock; NULL if nobody has asked for them, which any arena with hooks did. */
+static extent_hooks_t *hooks_of_kernel_known(void);
+
 /* Whether some thread is in a hook now. */
 static bool hooks_run(void);
 

@@ -112,13 +112,18 @@ static void arena_give_back(struct arena *arena, bool all)
 
 /* --- What an arena has ------------------------------------------------------------------------ */
 
-/* Of one that threads share also before it is made, where `arena` is NULL. */
+/* Of one that threads share also before it is made, where `arena` is NULL. A hook may ask: where there is one, the table
+ * lock is not taken, which fork may have, and wait for that hook. */
 static extent_hooks_t *arena_hooks(struct arena *arena)
 {
-    lock_take(&table_lock);
-    extent_hooks_t *kernel = hooks_of_kernel();
-    lock_release(&table_lock);
-    return arena != NULL && arena->hooks != NULL ? arena->hooks : kernel;
+    extent_hooks_t *kernel = hooks_of_kernel_known();
+    if (kernel == NULL) {
+        lock_take(&table_lock);
+        kernel = hooks_of_kernel();
+        lock_release(&table_lock);
+    }
+    extent_hooks_t *hooks = arena != NULL ? arena->hooks : NULL;
+    return hooks != NULL ? hooks : kernel;
 }
 
 static int arena_set_hooks(struct arena *arena, extent_hooks_t *hooks)
