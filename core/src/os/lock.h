@@ -14,8 +14,8 @@
 /* The order in which locks may be taken, and in which fork takes them all. */
 enum lock_rank {
     LOCK_TABLE, /* which arenas and caches the program has made */
-    LOCK_DIRECT, /* an arena's direct blocks; fork takes several, those with hooks first. Hooks are called with
-                     it, so a thread that holds it may allocate, of another arena's too */
+    LOCK_DIRECT, /* an arena's direct blocks; fork takes all, and waits for none while it has another. Hooks are
+                     called with it, so a thread that holds it may allocate, of another arena's too */
     LOCK_TRACK,   /* the quarantine, and large blocks that move */
     LOCK_PROCESS, /* start of the process, its options */
     LOCK_HEAPS,   /* the list of heaps */

@@ -46,6 +46,75 @@ static struct direct *direct_open(struct arena *arena)
     return direct;
 }
 
+/* --- Fork ------------------------------------------------------------------------------------- */
+
+/* Who is in a hook may wait for any other pool, so fork waits for none while it has one: it needs a moment at which all are
+ * free. Whoever has none lets it go first, else that moment might never come. */
+static _Atomic bool fork_wants_directs; /* lock: table */
+
+static void direct_lock(struct direct *direct)
+{
+    if (unlikely(atomic_get(&fork_wants_directs)) && !lock_is_mine(&table_lock) &&
+        !directs_are_mine()) {
+        lock_take(&table_lock); /* fork has it until it is over */
+        lock_release(&table_lock);
+    }
+    lock_take(&direct->lock);
+}
+
+static bool directs_have(bool (*visit)(struct lock *))
+{
+    bool any = false;
+    unsigned end = atomic_get_acquire(&directs_end); /* pairs with direct_open */
+    for (unsigned i = 0; i < end; i++) {
+        struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
+        any |= direct != NULL && visit(&direct->lock);
+    }
+    return any;
+}
+
+static void directs_visit(void (*visit)(struct lock *))
+{
+    unsigned end = atomic_get_acquire(&directs_end); /* pairs with direct_open */
+    for (unsigned i = 0; i < end; i++) {
+        struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
+        if (direct != NULL) {
+            visit(&direct->lock);
+        }
+    }
+}
+
+static void release_if_mine(struct lock *lock)
+{
+    if (lock_is_mine(lock)) {
+        lock_release(lock);
+    }
+}
+
+/* Takes all that are free. Returns the first that another thread has; NULL: this one has them all. */
+static struct lock *directs_try_take(void)
+{
+    unsigned end = atomic_get_acquire(&directs_end); /* pairs with direct_open */
+    for (unsigned i = 0; i < end; i++) {
+        struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
+        if (direct != NULL && !lock_is_mine(&direct->lock) && !lock_try_take(&direct->lock)) {
+            return &direct->lock;
+        }
+    }
+    return NULL;
+}
+
+static void directs_take(void)
+{
+    check(lock_is_mine(&table_lock) && !directs_are_mine()); /* and no pool is made */
+    atomic_set(&fork_wants_directs, true);
+    for (struct lock *busy; (busy = directs_try_take()) != NULL;) {
+        directs_visit(release_if_mine);
+        lock_take(busy);
+    }
+    atomic_set(&fork_wants_directs, false);
+}
+
 /* --- Time ------------------------------------------------------------------------------------- */
 
 static bool slab_is_listed(struct extent *extent)
@@ -101,14 +170,14 @@ static void direct_note_call_locked(struct direct *direct)
 
 static void direct_decay(struct direct *direct, uint64_t now_ms)
 {
-    lock_take(&direct->lock);
+    direct_lock(direct);
     direct_decay_locked(direct, now_ms);
     lock_release(&direct->lock);
 }
 
 static void direct_purge(struct direct *direct)
 {
-    lock_take(&direct->lock);
+    direct_lock(direct);
     direct_drop_empty_locked(direct);
     if (direct->arena->is_explicit) {
         explicit_purge(direct->arena);
@@ -245,7 +314,7 @@ static struct slot *direct_take_slot_locked(struct direct *direct, struct extent
 static void *direct_alloc_slot(struct direct *direct, unsigned class, size_t size)
 {
     struct slot *slot = NULL;
-    lock_take(&direct->lock);
+    direct_lock(direct);
     direct_note_call_locked(direct);
     struct link *head = &direct->slabs[class];
     struct extent *extent = list_is_empty(head) ? direct_add_slab_locked(direct, class)
@@ -286,7 +355,7 @@ static void direct_free_slot_locked(struct direct *direct, struct extent *extent
 
 static struct extent *direct_alloc_pages(struct direct *direct, size_t size, size_t alignment)
 {
-    lock_take(&direct->lock);
+    direct_lock(direct);
     direct_note_call_locked(direct);
     struct extent *extent = direct_take_pages_locked(direct, large_rounded_pages(size),
                                                      size_max(alignment, os_page_size));
@@ -313,7 +382,7 @@ static bool direct_resize_locked(struct direct *direct, struct extent *extent, s
 static bool direct_try_resize(struct extent *extent, size_t size, bool must_stay)
 {
     struct direct *direct = direct_of(extent);
-    lock_take(&direct->lock);
+    direct_lock(direct);
     direct_note_call_locked(direct);
     unsigned before = large_class_of(extent_pages(extent), extent->is_huge);
     bool done = direct_resize_locked(direct, extent, size, must_stay);
@@ -332,7 +401,7 @@ static void direct_free(struct extent *extent, void *block)
     if (extent_is_slab(extent)) {
         harden_slot_freed(extent, block);
     }
-    lock_take(&direct->lock);
+    direct_lock(direct);
     direct_note_call_locked(direct);
     if (extent_is_slab(extent)) {
         direct_free_slot_locked(direct, extent, block);
@@ -388,7 +457,7 @@ static void direct_reset_locked(struct direct *direct)
 
 static void direct_reset(struct direct *direct)
 {
-    lock_take(&direct->lock);
+    direct_lock(direct);
     direct_reset_locked(direct);
     lock_release(&direct->lock);
 }
@@ -396,7 +465,7 @@ static void direct_reset(struct direct *direct)
 static void direct_destroy_arena(struct direct *direct)
 {
     check(lock_is_mine(&table_lock) && atomic_get(&direct->arena->is_in_use));
-    lock_take(&direct->lock);
+    direct_lock(direct);
     direct_reset_locked(direct);
     explicit_drop_all(direct->arena);
     direct->arena->hooks = NULL;
@@ -406,51 +475,11 @@ static void direct_destroy_arena(struct direct *direct)
 
 static extent_hooks_t *direct_set_hooks(struct direct *direct, extent_hooks_t *hooks)
 {
-    lock_take(&direct->lock);
+    direct_lock(direct);
     extent_hooks_t *before = direct->arena->hooks;
     direct->arena->hooks = hooks;
     lock_release(&direct->lock);
     return before;
-}
-
-/* --- Fork ------------------------------------------------------------------------------------- */
-
-static bool directs_have(bool (*visit)(struct lock *))
-{
-    bool any = false;
-    unsigned end = atomic_get_acquire(&directs_end); /* pairs with direct_open */
-    for (unsigned i = 0; i < end; i++) {
-        struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
-        any |= direct != NULL && visit(&direct->lock);
-    }
-    return any;
-}
-
-/* Who is in a hook may wait for another arena: most often for one without hooks, or one that is older. So those come last. */
-static void directs_take(void)
-{
-    check(lock_is_mine(&table_lock)); /* by which hooks stay as they are */
-
-    unsigned end = atomic_get_acquire(&directs_end); /* pairs with direct_open */
-    for (unsigned round = 0; round < 2; round++) {
-        for (unsigned i = end; i-- > 0;) {
-            struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
-            if (direct != NULL && (direct->arena->hooks == NULL) == (round != 0)) {
-                lock_take(&direct->lock);
-            }
-        }
-    }
-}
-
-static void directs_visit(void (*visit)(struct lock *))
-{
-    unsigned end = atomic_get_acquire(&directs_end); /* pairs with direct_open */
-    for (unsigned i = 0; i < end; i++) {
-        struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
-        if (direct != NULL) {
-            visit(&direct->lock);
-        }
-    }
 }
 
 /* --- Validity --------------------------------------------------------------------------------- */
@@ -477,7 +506,7 @@ static void directs_check(void)
     for (unsigned i = 0; i < end; i++) {
         struct direct *direct = atomic_get_acquire(&directs[i]); /* pairs with direct_open */
         if (direct != NULL) {
-            lock_take(&direct->lock);
+            direct_lock(direct);
             require(direct_is_valid(direct));
             lock_take(&direct->arena->lock);
             require(arena_is_valid(direct->arena));

@@ -575,6 +575,74 @@ KERNEL_TEST(hooks_that_allocate_in_bound_threads_under_forks)
     CHECK(mw_heap_is_valid());
 }
 
+static unsigned younger_arena;
+static int progress; /* 1: the hook is at work, 2: fork begins */
+
+static int progress_now(void)
+{
+    return __atomic_load_n(&progress, __ATOMIC_ACQUIRE);
+}
+
+static void *alloc_beside_a_fork(extent_hooks_t *hooks, void *new_address, size_t size,
+                                 size_t alignment, bool *zero, bool *commit, unsigned arena)
+{
+    (void)hooks;
+    if (progress_now() == 0) {
+        __atomic_store_n(&progress, 1, __ATOMIC_RELEASE);
+        while (progress_now() != 2) {
+            usleep(100);
+        }
+        usleep(20000); /* fork has what it can have by now */
+    }
+    allocate_of(younger_arena, 100);
+    char name[64];
+    extent_hooks_t *found;
+    size_t size_of_found = sizeof found;
+    snprintf(name, sizeof name, "arena.%u.extent_hooks", younger_arena);
+    CHECK_EQ(mallctl(name, &found, &size_of_found, NULL, 0), 0);
+    CHECK(found == &around);
+    return original->alloc(original, new_address, size, alignment, zero, commit, arena);
+}
+
+static void *allocate_of_older(void *arena)
+{
+    allocate_of(*(unsigned *)arena, 100);
+    return NULL;
+}
+
+KERNEL_TEST(a_hook_uses_a_younger_arena_with_hooks_while_another_thread_forks)
+{
+    static extent_hooks_t older_hooks;
+    pthread_t thread;
+    size_t size = sizeof original;
+    CHECK_EQ(mallctl("arena.0.extent_hooks", &original, &size, NULL, 0), 0);
+    older_hooks = around = *original;
+    older_hooks.alloc = alloc_beside_a_fork;
+    around.alloc = pass_alloc_on;
+    unsigned older_arena = create(&older_hooks);
+    younger_arena = create(&around);
+    CHECK_EQ(pthread_create(&thread, NULL, allocate_of_older, &older_arena), 0);
+    while (progress_now() != 1) {
+        usleep(100);
+    }
+    __atomic_store_n(&progress, 2, __ATOMIC_RELEASE);
+    pid_t child = fork();
+    if (child == 0) {
+        allocate_of(older_arena, 100);
+        allocate_of(younger_arena, 100);
+        CHECK(mw_heap_is_valid());
+        _exit(0);
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(status, 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK(passed_on > 0);
+    CHECK_EQ(act(older_arena, "destroy"), 0);
+    CHECK_EQ(act(younger_arena, "destroy"), 0);
+    CHECK(mw_heap_is_valid());
+}
+
 TEST(decay_gives_to_hooks_while_nobody_calls)
 {
     watch_init(&watch);
