@@ -274,12 +274,19 @@ static void realloc_note_growth(struct extent *extent, size_t size)
     }
 }
 
-/* Whether malloc might have given this very block for so many pages. */
+/* Whether malloc might have given this very block for so many pages. What it takes out of a list has the mark that it had
+ * before, also where it is of the next class (magazine_may_replace): that much any block may have that was not made
+ * smaller. */
 static bool pages_are_roomy(struct extent *extent, size_t wanted)
 {
-    return extent->shrunk == SHRUNK_ROOMY && !profile_is_wanted() &&
-           wanted <= extent_pages(extent) &&
-           page_class_roomy(page_class_of(wanted)) >= page_class_below(extent_pages(extent));
+    bool is_roomy = extent->shrunk == SHRUNK_ROOMY;
+    if ((!is_roomy && extent->shrunk != SHRUNK_NEVER) || profile_is_wanted() ||
+        wanted > extent_pages(extent) || extent->is_huge || extent_is_direct(extent)) {
+        return false;
+    }
+    unsigned class = page_class_of(wanted);
+    size_t most = page_class_roomy(class);
+    return page_class_below(extent_pages(extent)) <= (is_roomy ? most : size_min(class + 1, most));
 }
 
 /* Whether a block of pages that becomes smaller is not to be cut. Guards are to begin where a block ends. */

@@ -76,6 +76,32 @@ TEST(realloc_cuts_no_block_that_was_made_larger)
     CHECK(mw_heap_is_valid());
 }
 
+/* So does the hit path, from the list of the next class, and notes it nowhere. */
+TEST(realloc_cuts_no_block_that_came_from_the_next_list)
+{
+    if (MW_FENCES) {
+        return;
+    }
+    process_init();
+    size_t page = os_page_size;
+    char *block = mw_malloc(20 * page);
+    mw_free(block);
+    stack_set_private(heap_own, true);
+    CHECK(heap_own->is_private);
+    CHECK(mw_malloc(17 * page) == block);
+    CHECK_EQ(mw_malloc_usable_size(block), 20 * page);
+    size_t sizes[] = {17 * page + 1, 18 * page, 20 * page, 17 * page};
+    for (unsigned i = 0; i < array_count(sizes); i++) {
+        CHECK(mw_realloc(block, sizes[i]) == block);
+        CHECK_EQ(mw_malloc_usable_size(block), 20 * page);
+    }
+    CHECK_EQ(pagemap_find(block)->shrunk, SHRUNK_NEVER);
+    CHECK(mw_realloc(block, 16 * page) == block); /* malloc would not give it for so little */
+    CHECK_EQ(mw_malloc_usable_size(block), 16 * page);
+    mw_free(block);
+    CHECK(mw_heap_is_valid());
+}
+
 /* Above SHRINK_EIGHTH_MAX a block that would be used to a half moves, and above SHRINK_KEEP_MAX it is cut. */
 TEST(realloc_keeps_large_blocks_for_more_than_half)
 {
