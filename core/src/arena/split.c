@@ -355,6 +355,9 @@ static struct extent *arena_cut_locked(struct arena *arena, struct extent_set *s
     }
     arena_note_use_locked(arena, extent);
     arena_count_active_locked(arena, extent->is_huge, pages);
+    if (extent->shrunk == SHRUNK_ROOMY) { /* of a malloc before: now it is as was asked for */
+        extent->shrunk = SHRUNK_NEVER;
+    }
     atomic_set(&extent->state, EXTENT_ACTIVE);
     check(extent_pages(extent) == pages && arena_counts_match(arena));
     return extent;

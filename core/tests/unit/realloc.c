@@ -76,7 +76,31 @@ TEST(realloc_cuts_no_block_that_was_made_larger)
     CHECK(mw_heap_is_valid());
 }
 
-/* So does the hit path, from the list of the next class, and notes it nowhere. */
+/* That is over when the block has been with an arena, which gives as much as was asked for. */
+TEST(realloc_cuts_a_block_that_had_been_made_larger_for_another)
+{
+    if (MW_FENCES) {
+        return;
+    }
+    process_init();
+    size_t page = os_page_size;
+    char *blocks[] = {mw_malloc(22 * page), mw_malloc(128 * page), mw_malloc(128 * page)};
+    heap_own->stack_limit = SIZE_MAX; /* what is cached stays so */
+    for (unsigned i = 0; i < array_count(blocks); i++) {
+        mw_free(blocks[i]);
+    }
+    CHECK(mw_malloc(16 * page) == blocks[0]);
+    CHECK_EQ(pagemap_find(blocks[0])->shrunk, SHRUNK_ROOMY);
+    mw_free(blocks[0]);
+    stack_flush(heap_own);
+    CHECK(mw_malloc(22 * page) == blocks[0]);
+    CHECK(mw_realloc(blocks[0], 16 * page) == blocks[0]);
+    CHECK_EQ(mw_malloc_usable_size(blocks[0]), 16 * page);
+    mw_free(blocks[0]);
+    CHECK(mw_heap_is_valid());
+}
+
+/* The hit path makes blocks larger too, from the list of the next class, and notes it nowhere. */
 TEST(realloc_cuts_no_block_that_came_from_the_next_list)
 {
     if (MW_FENCES) {
