@@ -10,17 +10,17 @@
  *     list, free[class]       private: only the owner knows it, and the hit paths use it, as they use
  *                             the list of slots of a medium class (magazine.h)
  *
- * Anybody may take what lies in a cell, with an exchange for NULL, and then holds the whole chain.
- * Only the heap's thread puts a chain there, and only while it finds or has made the cell empty: so
- * a store is enough for that. A chain is never in two hands; and as nothing is compared, it does no
- * harm if the same block is on top again (ABA). A robber gives the chain to the arenas, and puts
- * nothing back.
+ * Anybody may take what lies in a cell, with an exchange for NULL, and then holds the whole chain: it is
+ * never in two hands. A robber gives it to the arenas, and puts nothing back. Only the heap's thread puts
+ * into a cell. It pops and pushes by compare and swap, again if a robber was faster: as nobody else puts, a
+ * block that it has seen on top cannot have left and come back meanwhile (ABA), and the rest of the stack
+ * is never in its hands, where a fork would lose it. A whole chain it stores, where it has emptied the cell
+ * or found it empty: others only empty it.
  *
- *     owner, pop                  owner, push                  robber
- *     top = swap(cell, NULL)      chain = swap(cell, NULL)     chain = swap(cell, NULL)
- *       NULL: empty or robbed       NULL: empty or robbed        NULL: empty, or the owner has it
- *     cell = top->below           block->below = chain         each of the chain: arena_free_chain
- *                                 cell = block
+ *     owner, pop                       owner, push                  robber
+ *     top = cell                       top = cell                   chain = swap(cell, NULL)
+ *       NULL: empty or robbed          block->below = top             NULL: empty
+ *     replace top by top->below        replace top by block         each of the chain: arena_free_chain
  *
  * An exchange takes as long as malloc and free else take together: it waits until the program's
  * writes before it have reached memory. So while a heap is busy and holds little in its stacks they are
