@@ -60,12 +60,19 @@ static void limit_set(size_t of_group)
     atomic_set(&memory_limit.soft_pages, size_min(soft, hard));
 }
 
+/* A hard limit is a soft one as well. */
+static bool limit_is_set(void)
+{
+    return atomic_get(&memory_limit.soft_pages) != SIZE_MAX;
+}
+
 /* What cannot be read any more (there is no descriptor left, or the program has another root) is not gone: then the limits
- * stay what they were when all could be. */
+ * stay what they were when all could be. Where that was never so they are what can be read, and stay where nothing can. */
 static void limit_apply(const struct memory_of_group *group)
 {
     bool is_known = group->is_seen && !group->is_cut;
-    if (is_known || !atomic_get(&memory_limit.is_known)) {
+    bool says_more = group->is_seen || !limit_is_set();
+    if (is_known || (!atomic_get(&memory_limit.is_known) && says_more)) {
         limit_set(group->limit);
         atomic_set(&memory_limit.is_known, is_known);
     }
@@ -97,12 +104,6 @@ static void limit_look_at_cpus(uint64_t now_ms)
 static unsigned limit_cpus(void)
 {
     return atomic_get(&memory_limit.cpus);
-}
-
-/* A hard limit is a soft one as well. */
-static bool limit_is_set(void)
-{
-    return atomic_get(&memory_limit.soft_pages) != SIZE_MAX;
 }
 
 /* --- What is held ----------------------------------------------------------------------------- */

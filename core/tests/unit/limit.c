@@ -259,11 +259,21 @@ static void look_once_more(void)
     limit_apply(&group);
 }
 
+static void look_without_descriptors(void)
+{
+    struct rlimit files, none;
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+    none = files;
+    none.rlim_cur = 0;
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    look_once_more();
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+}
+
 /* A file that cannot be opened says nothing, and one that is gone with all cgroups as little. */
 TEST(limits_stay_where_the_cgroup_cannot_be_read)
 {
     char command[300];
-    struct rlimit files, none;
     process_init();
     option_set(OPTION_memory_limit, -50);
     CHECK(mkdtemp(mount) != NULL);
@@ -277,12 +287,7 @@ TEST(limits_stay_where_the_cgroup_cannot_be_read)
     CHECK_EQ(atomic_get(&memory_limit.hard_pages), pages_of(100 * MiB));
     CHECK(atomic_get(&memory_limit.is_pressed));
 
-    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
-    none = files;
-    none.rlim_cur = 0;
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-    look_once_more();
-    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+    look_without_descriptors();
     CHECK_EQ(atomic_get(&memory_limit.hard_pages), pages_of(100 * MiB));
     CHECK_EQ(atomic_get(&memory_limit.soft_pages), pages_of(100 * MiB) / 10 * 9);
     CHECK(!atomic_get(&memory_limit.is_pressed)); /* that is not known */
@@ -299,6 +304,34 @@ TEST(limits_stay_where_the_cgroup_cannot_be_read)
     write_number("/cgroup.controllers", "cpu memory\n");
     look_once_more(); /* the process is in the root now, which has no limit */
     CHECK(!limit_is_set());
+    snprintf(command, sizeof command, "rm -r '%s'", mount);
+    CHECK_EQ(system(command), 0);
+    memcpy(mount + strlen(mount) - 6, "XXXXXX", 6);
+    set_limits(0, 0);
+}
+
+/* Nor where one file never could be, and then all cannot. */
+TEST(limits_stay_where_a_part_of_the_cgroup_could_never_be_read)
+{
+    char command[300];
+    process_init();
+    option_set(OPTION_memory_limit, -50);
+    CHECK(mkdtemp(mount) != NULL);
+    make_folder("/a");
+    make_folder("/a/b");
+    make_folder("/a/b/memory.max"); /* which is no file */
+    write_number("/membership", "0::/a/b\n");
+    look_without_descriptors();
+    CHECK(!limit_is_set());
+    write_number("/a/memory.max", "209715200\n");
+    look_once_more();
+    CHECK(!atomic_get(&memory_limit.is_known));
+    CHECK_EQ(atomic_get(&memory_limit.hard_pages), pages_of(100 * MiB));
+    look_without_descriptors();
+    CHECK_EQ(atomic_get(&memory_limit.hard_pages), pages_of(100 * MiB));
+    write_number("/a/memory.max", "104857600\n");
+    look_once_more();
+    CHECK_EQ(atomic_get(&memory_limit.hard_pages), pages_of(50 * MiB));
     snprintf(command, sizeof command, "rm -r '%s'", mount);
     CHECK_EQ(system(command), 0);
     memcpy(mount + strlen(mount) - 6, "XXXXXX", 6);
