@@ -348,6 +348,7 @@ static void fault_close(struct sink *sink)
     struct map_reader reader = {.sink = sink};
     os_read_lines(OS_MAPS, map_line, &reader);
     sink_print(sink, "end\n");
+    os_unlock_file(fault_state.fd);        /* a child that is forked from here on has it open */
     atomic_set(&fault_state.writer, NULL); /* before the number may be another file's */
     os_close(fault_state.fd);
 }

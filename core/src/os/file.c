@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 
 static int os_open_to_read(const char *path)
@@ -74,6 +75,21 @@ static int os_write_all(int fd, const char *text, size_t size)
         size -= (size_t)written;
     }
     return 0;
+}
+
+static void os_lock_file(int fd)
+{
+    for (unsigned tries = 0; tries < 200; tries++) {
+        if (system_call(SYS_flock, fd, LOCK_EX | LOCK_NB, 0, 0, 0, 0) != -EWOULDBLOCK) {
+            return;
+        }
+        os_nap(5);
+    }
+}
+
+static void os_unlock_file(int fd)
+{
+    system_call(SYS_flock, fd, LOCK_UN, 0, 0, 0, 0);
 }
 
 _Noreturn static void os_exit(int status)

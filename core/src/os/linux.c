@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -513,16 +512,6 @@ static int os_open_to_append(const char *path)
     long fd = system_call(SYS_openat, AT_FDCWD, (long)path,
                           O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600, 0, 0);
     return is_error(fd) ? -1 : (int)fd;
-}
-
-static void os_lock_file(int fd)
-{
-    for (unsigned tries = 0; tries < 200; tries++) {
-        if (system_call(SYS_flock, fd, LOCK_EX | LOCK_NB, 0, 0, 0, 0) != -EWOULDBLOCK) {
-            return;
-        }
-        os_nap(5);
-    }
 }
 
 static int os_process_number(void)

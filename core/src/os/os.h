@@ -187,9 +187,10 @@ static void os_read_lines(const char *path, void (*line)(void *context, char *te
 /* A file to write behind its end; below 0 if it cannot be opened. */
 static int os_open_to_append(const char *path);
 
-/* Keeps other processes from the file until it is closed, or gives up after a second: then nobody waits for one that
- * was stopped. */
+/* Keeps other processes from the file until it is unlocked, or closed here and in each child that has it; or gives up
+ * after a second: then nobody waits for one that was stopped. */
 static void os_lock_file(int fd);
+static void os_unlock_file(int fd);
 
 /* Reads memory that may not be there. False if not all of it can be read. */
 static bool os_read_memory(const void *address, void *buffer, size_t size);

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reports of misuse, and the file that they go to.
+ */
+#include "unit.h"
+
+#include <sys/file.h>
+
+/* A child that is forked while its parent closes the report has the file open, as a copy of the descriptor has here. */
+TEST(fault_report_leaves_its_file_to_others_once_it_is_whole)
+{
+    static const struct fault fault = {.kind = FAULT_MISUSE};
+    struct sink report;
+    char name[] = "/tmp/mallow-report-XXXXXX";
+    int other = mkstemp(name);
+    CHECK(other >= 0);
+    process_init();
+    memcpy(fault_path, name, sizeof name);
+    CHECK(fault_open(&fault, "a sentence", &report));
+    int copy = dup(fault_state.fd);
+    CHECK(copy >= 0);
+    CHECK_EQ(flock(other, LOCK_EX | LOCK_NB), -1);
+    fault_close(&report);
+    CHECK_EQ(flock(other, LOCK_EX | LOCK_NB), 0);
+    CHECK_EQ(unlink(name), 0);
+}
