@@ -493,7 +493,6 @@ static struct extent *heap_take_pages(struct heap *heap, size_t pages)
 {
     unsigned class = page_class_of(pages);
     check(pages > 0 && class < PAGE_CLASSES);
-    heap->slab_pages_due += pages;
     struct extent *extent = stack_pop_about(heap, class);
     if (extent == NULL && heap->takes_blocks && class >= PAGE_CLASS_LISTED &&
         stack_take_tray(heap)) {
@@ -504,8 +503,14 @@ static struct extent *heap_take_pages(struct heap *heap, size_t pages)
         }
     }
     heap->until_tick--;
-    check(extent == NULL || extent_pages(extent) >= pages);
-    return extent != NULL ? extent : heap_take_from_arenas(heap, page_class_pages(class));
+    if (extent == NULL) {
+        extent = heap_take_from_arenas(heap, page_class_pages(class));
+    }
+    if (extent != NULL) {
+        check(extent_pages(extent) >= pages);
+        heap->slab_pages_due += extent_pages(extent); /* all of which may come back */
+    }
+    return extent;
 }
 
 /* --- Validity --------------------------------------------------------------------------------- */

@@ -443,6 +443,23 @@ TEST(stack_takes_free_pages_of_any_arena)
     CHECK(mw_heap_is_valid());
 }
 
+/* Of pages of slabs a heap keeps as many as it has taken, whatever was asked for. */
+TEST(stack_keeps_all_pages_that_a_slab_was_given)
+{
+    mw_free(malloc_pages(22));
+    heap_own->slab_pages_due = 0;
+    struct extent *larger = heap_take_pages(heap_own, 19); /* of the stack: one class more */
+    struct extent *rounded = heap_take_pages(heap_own, 17);
+    CHECK_EQ(extent_pages(larger), 22);
+    CHECK_EQ(extent_pages(rounded), 18);
+    CHECK_EQ(heap_own->slab_pages_due, 22 + 18);
+    heap_put_slab_pages(heap_own, larger);
+    heap_put_slab_pages(heap_own, rounded);
+    CHECK_EQ(heap_own->slab_pages_due, 0);
+    CHECK_EQ(atomic_get(&heap_own->stack_pages), 22 + 18);
+    CHECK(mw_heap_is_valid());
+}
+
 static void *left_blocks[4000];
 
 static void *leave_blocks(void *argument)
