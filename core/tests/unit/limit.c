@@ -316,6 +316,7 @@ TEST(limits_stay_where_a_part_of_the_cgroup_could_never_be_read)
     char command[300];
     process_init();
     option_set(OPTION_memory_limit, -50);
+    atomic_set(&memory_limit.is_known, false); /* as it begins */
     CHECK(mkdtemp(mount) != NULL);
     make_folder("/a");
     make_folder("/a/b");
