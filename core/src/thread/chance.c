@@ -111,6 +111,20 @@ static bool heap_takes_candidate(struct heap *heap, unsigned list)
     return sampler_narrows(sampler, points, heap->candidate.points);
 }
 
+static void heap_defer_sample(struct heap *heap, unsigned class, uint32_t slots)
+{
+    uint64_t bit = (uint64_t)1 << class;
+    if (!heap_is_sampling(heap)) {
+        return;
+    }
+    if ((heap->sample_known & bit) == 0) {
+        heap_set_until_sample(heap, class, heap_turns_of(heap, class));
+        heap->sample_thinning[class] = heap->sampler.thinning;
+        heap->sample_known |= bit;
+    }
+    heap->sample_at[class] += slots;
+}
+
 static void heap_await_sample(struct heap *heap, unsigned class, uint8_t thinning, uint32_t others)
 {
     uint64_t bit = (uint64_t)1 << class;

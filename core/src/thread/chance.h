@@ -41,6 +41,11 @@ static bool heap_takes_candidate(struct heap *heap, unsigned list);
 /* The same of what comes into a list in another way. */
 static bool heap_turn_is_sample(struct heap *heap, unsigned list);
 
+/* So many slots of a class leave its list without being handed out. Their turns were no samples, and as many to come are
+ * none. Were they drawn anew, there would be too many samples: a list that is long, since the next one is far, is the
+ * likelier to go back before its end. */
+static void heap_defer_sample(struct heap *heap, unsigned class, uint32_t slots);
+
 /* The list of a class, whose top has a turn that is a sample, has left: the next call that finds it empty is that sample.
  * The turns of the `others` that left with it were none, and so are as many after it: if these were left to chance again,
  * there would be too many samples. */

@@ -38,14 +38,9 @@ static uint32_t heap_send_list_home(struct heap *heap, unsigned class)
     return count;
 }
 
-/* The turns of these slots were no samples, and as many to come are none. Were they drawn anew, there would be too many
- * samples: a list that is long, since the next one is far, is the likelier to go back before its end. */
 static void heap_return_small_list(struct heap *heap, unsigned class)
 {
-    uint32_t count = heap_send_list_home(heap, class);
-    if (heap_is_sampling(heap)) {
-        heap->sample_at[class] += count;
-    }
+    heap_defer_sample(heap, class, heap_send_list_home(heap, class));
 }
 
 static void heap_take_list_back(struct heap *heap, unsigned class)
@@ -74,9 +69,7 @@ static void heap_take_list_back(struct heap *heap, unsigned class)
     heap_count_flush(heap, class, count);
     heap_return_others(heap, others, class);
     moving_end(heap);
-    if (heap_is_sampling(heap)) {
-        heap->sample_at[class] += count;
-    }
+    heap_defer_sample(heap, class, count);
 }
 
 static void heap_note_kept(struct heap *heap, unsigned class)

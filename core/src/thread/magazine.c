@@ -178,7 +178,7 @@ static void magazine_empty(struct heap *heap, unsigned class)
     moving_begin(heap);
     heap->free[class] = NULL;
     heap_count_flush(heap, class, magazine_count(heap, class));
-    heap_forget_sample(heap, class);
+    heap_defer_sample(heap, class, magazine_count(heap, class));
     magazine_set_count(heap, class, 0);
     heap_return_others(heap, list, class);
     moving_end(heap);
@@ -345,7 +345,7 @@ static struct slot *magazine_cut(struct heap *heap, unsigned class, uint32_t kee
         heap->free[class] = NULL;
     }
     heap_count_flush(heap, class, magazine_count(heap, class) - keep);
-    heap_forget_sample(heap, class); /* it was to come behind what leaves here */
+    heap_defer_sample(heap, class, magazine_count(heap, class) - keep);
     magazine_set_count(heap, class, keep);
     check(rest != NULL);
     return rest;

@@ -164,6 +164,31 @@ TEST(a_refill_regards_the_sample_that_its_list_may_reach)
     CHECK(!heap_may_refill_plainly(heap_own, class));
 }
 
+/* The next sample of a class comes behind what lies in the list; each that is freed is one more before it, also where the
+ * list has no room and gives slots up. */
+TEST(slots_that_a_list_gives_up_leave_their_turns)
+{
+    enum { BLOCKS = 600, FAR = 100000 };
+    static void *blocks[BLOCKS];
+    begin_rare_samples();
+    unsigned class = class_of(3000);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        blocks[i] = mw_malloc(3000);
+    }
+    heap_set_until_sample(heap_own, class, FAR);
+    heap_own->sample_known |= (uint64_t)1 << class;
+    uint32_t before = magazine_count(heap_own, class);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        mw_free(blocks[i]);
+    }
+    uint32_t count = magazine_count(heap_own, class);
+    CHECK_LT(count, before + BLOCKS);
+    CHECK_EQ(heap_until_sample(heap_own, class) + count, FAR + before + BLOCKS);
+    magazine_return(heap_own, class);
+    CHECK_EQ(heap_until_sample(heap_own, class), FAR + before + BLOCKS);
+    CHECK(mw_heap_is_valid());
+}
+
 /* Of larger blocks than there were: the tick after one of them was freed sees it. */
 TEST(lists_have_the_classes_that_blocks_were_freed_of)
 {
