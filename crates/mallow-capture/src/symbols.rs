@@ -39,7 +39,7 @@ pub struct Symbols<'a> {
     /// Modules that are not here, and those that are here in another build.
     missing: BTreeSet<String>,
     changed: BTreeSet<String>,
-    /// Places in code made at run time that no map names.
+    /// Places in no file that no perf map names either.
     unnamed_places: u64,
 }
 
@@ -94,8 +94,9 @@ impl<'a> Symbols<'a> {
         }
         if self.unnamed_places > 0 {
             complaints.push(format!(
-                "{} places are in code that was made at run time and has no names; \
-                 python3 -X perf, node --perf-basic-prof and Java's Compiler.perfmap write them.",
+                "{} places are in no file that was mapped then: in code that was made at run time, whose names \
+                 python3 -X perf, node --perf-basic-prof and Java's Compiler.perfmap write, or in a library \
+                 that was closed.",
                 self.unnamed_places
             ));
         }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::common::daemon::hears_a_daemon;
 use crate::common::disk::beside_small_disk;
-use crate::common::{Ran, build_id, compile, hexadecimal, is_root, json, objcopy, run};
+use crate::common::{
+    Ran, build_id, compile, compile_file, hexadecimal, is_root, json, objcopy, run,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -182,6 +184,31 @@ fn a_stripped_program_is_named_by_the_file_of_its_build() {
         assert!(call["file"].as_str().unwrap().ends_with("program.c"), "{at}: {finding:#}");
         assert!(call["line"].as_u64().is_some(), "{at}: {finding:#}");
     }
+}
+
+const CLOSES: &str = "#include <dlfcn.h>\n#include <stdlib.h>\n\
+    int main(int count, char **words) { void *library = dlopen(words[1], RTLD_NOW);\n\
+    if (!library) return 9;\n\
+    char *(*make)(void) = dlsym(library, \"make\"); char *volatile block = make();\n\
+    dlclose(library); free(block); free(block); return 0; }\n";
+const CLOSED: &str = "#include <stdlib.h>\n\
+    char *make(void) { char *volatile block = malloc(40); return block; }\n";
+
+/// Its code is in no file any more, and was not made at run time either.
+#[test]
+fn calls_of_a_library_that_was_closed_are_told_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["-w", "-g", "-O1", "-fno-builtin", "-Wl,--no-as-needed", "-ldl"];
+    let program = compile("cc", folder.path(), CLOSES, &flags).unwrap();
+    let flags = ["-g", "-O1", "-fno-builtin", "-shared", "-fPIC"];
+    let library = compile_file("cc", &folder.path().join("closed.c"), CLOSED, &flags).unwrap();
+    let ran = run(&["guard", "--json", "--", program.to_str().unwrap(), library.to_str().unwrap()]);
+    let report = json(&ran);
+    assert_eq!(ran.code, Some(3), "{report:#}");
+    let allocated = functions(&report["findings"][0], "allocated");
+    assert!(allocated[0].starts_with("0x") && allocated.contains(&"main"), "{report:#}");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("in no file") && notes.contains("that was closed"), "{report:#}");
 }
 
 #[test]
