@@ -278,6 +278,20 @@ fn faults_of_children_are_found() {
     assert_eq!(report["findings"][0]["kind"], "double-free", "{report:#}");
 }
 
+/// The command itself as well as what it starts.
+#[test]
+fn what_runs_in_another_environment_is_named() {
+    let ran = run(&["guard", "--json", "--", "sh", "-c", "sleep 1 & exec env -i sleep 1"]);
+    let report = json(&ran);
+    assert_eq!((ran.code, &report["findings"]), (Some(0), &serde_json::json!([])), "{report:#}");
+    let notes = report["notes"].as_array().unwrap();
+    let note = notes.first().and_then(Value::as_str).unwrap_or_default();
+    // One of the two alone.
+    assert!(note.starts_with("Not guarded: sleep (process "), "{report:#}");
+    assert!(note.contains("), which did not get the command's environment"), "{report:#}");
+    assert_eq!((notes.len(), note.matches("sleep (").count()), (1, 1), "{report:#}");
+}
+
 #[test]
 fn reports_of_the_same_moment_do_not_mix() {
     let program = Program::new(&[]).unwrap();

@@ -24,6 +24,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::signal::Signal;
 
 use super::args::{GuardArgs, Mode};
+use super::unguarded::Unguarded;
 use crate::error::{Error, Result};
 use crate::output::{Format, Notes};
 use crate::{passing, signals};
@@ -54,6 +55,8 @@ pub struct Outcome {
     pub faults: Vec<Fault>,
     /// Messages of the C library, with what they mean.
     pub messages: Vec<(String, Message)>,
+    /// What to tell of processes that were not guarded.
+    pub unguarded: Option<String>,
 }
 
 pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
@@ -87,12 +90,13 @@ pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
     let passed_on = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
     let passed_on = ForCommand::catch(&passed_on).map_err(Error::io(signals::NO_HANDLER))?;
     let has_ended = AtomicBool::new(false);
+    let mut unguarded = Unguarded::new(library(args.mode, &prepared));
     let (status, messages) = std::thread::scope(|scope| -> Result<_> {
         // Before the command, which does not begin where its messages cannot be read.
         let read = |pipe| threads::spawn_scoped(scope, "errors", || pass_on(pipe, &has_ended));
         let reader = errors.map(read).transpose()?;
-        let status =
-            start(command, &prepared.target.command).and_then(|child| wait(child, &passed_on));
+        let status = start(command, &prepared.target.command)
+            .and_then(|child| wait(child, &passed_on, &mut unguarded));
         has_ended.store(true, Ordering::Release);
         Ok((status?, reader.map_or_else(Vec::new, |reader| reader.join().unwrap_or_default())))
     })?;
@@ -101,7 +105,17 @@ pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
         signal: status.signal(),
         faults: read(&report)?,
         messages,
+        unguarded: unguarded.note(),
     })
+}
+
+/// The name of the file that watches over the command.
+fn library(mode: Mode, prepared: &Prepared) -> String {
+    let path = prepared.allocator.as_ref().and_then(|allocator| allocator.path.as_ref());
+    match (mode, path.and_then(|path| path.file_name())) {
+        (Mode::Glibc, _) | (_, None) => DEBUG_LIBRARY.into(),
+        (_, Some(file)) => file.to_string_lossy().into_owned(),
+    }
 }
 
 fn prepare(args: &GuardArgs, notes: Notes) -> Result<Prepared> {
@@ -194,7 +208,7 @@ fn pass_on(pipe: PipeReader, has_ended: &AtomicBool) -> Vec<(String, Message)> {
 }
 
 /// Waits for the command. An interruption is the command's to answer.
-fn wait(mut child: Child, passed_on: &ForCommand) -> Result<ExitStatus> {
+fn wait(mut child: Child, passed_on: &ForCommand, unguarded: &mut Unguarded) -> Result<ExitStatus> {
     loop {
         if let Some(status) =
             child.try_wait().map_err(Error::io("The command cannot be waited for"))?
@@ -203,6 +217,7 @@ fn wait(mut child: Child, passed_on: &ForCommand) -> Result<ExitStatus> {
             return Ok(status);
         }
         passed_on.pass_on(child.id());
+        unguarded.look(child.id());
         std::thread::sleep(PAUSE);
     }
 }

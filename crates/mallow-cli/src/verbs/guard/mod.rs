@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! `mallow guard`: a command under an allocator that finds misuse of memory, and what it found.
 //!
-//! `launch` runs the command, `resolve` gives addresses their names, `report` is what was found.
+//! `launch` runs the command, `unguarded` sees which of its processes lack the library, `resolve` gives addresses
+//! their names, `report` is what was found.
 
 mod args;
 mod html;
@@ -9,6 +10,7 @@ mod launch;
 mod report;
 mod resolve;
 mod text;
+mod unguarded;
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -34,7 +36,7 @@ pub fn main(args: &GuardArgs, notes: Notes) -> Result<u8> {
     let started = SystemTime::now();
     let outcome = launch::run(args, notes)?;
     let report = report::build(args, &outcome, started, &suppressions);
-    show(args, &report)?;
+    show(args, &report, notes)?;
     match report.findings.len() {
         0 => Ok(outcome.code),
         _ => Err(Error::Unmet(text::closing(&report))),
@@ -51,14 +53,16 @@ fn suppressions(path: &Path) -> Result<Suppressions> {
 
 /// The result goes where it is asked to; without a wish to standard error, which leaves the
 /// command's own output alone, and only if there is something to say.
-fn show(args: &GuardArgs, report: &Report) -> Result<()> {
+fn show(args: &GuardArgs, report: &Report, notes: Notes) -> Result<()> {
     let is_plain = args.output.to.file.is_none() && args.output.chosen_format() == Format::Table;
     if is_plain {
         // A command without a fault is left as it is; a crash without one is worth a word.
-        if report.findings.is_empty() && report.signal.is_some() {
-            output::tell(&text::clean_end(report));
-        }
-        if !report.findings.is_empty() {
+        if report.findings.is_empty() {
+            if report.signal.is_some() {
+                output::tell(&text::clean_end(report));
+            }
+            report.notes.iter().for_each(|sentence| notes.note(sentence));
+        } else {
             let text = clean::text(&text::text(report, Screen::PLAIN)).into_owned();
             let is_coloured = colour::is_wanted(&std::io::stderr());
             output::tell_text(&colour::resolved(&text, is_coloured));

@@ -120,7 +120,7 @@ pub fn build(
     suppressions: &Suppressions,
 ) -> Report {
     let mut found = Vec::new();
-    let mut notes = BTreeSet::new();
+    let mut notes: BTreeSet<String> = outcome.unguarded.iter().cloned().collect();
     for fault in &outcome.faults {
         let sources = Sources { folders: &args.symbols, debug_files: true };
         let mut resolver = Resolver::new(fault, started, sources);

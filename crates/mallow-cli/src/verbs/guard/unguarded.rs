@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+//! Processes of the command that run without the library: `env -i`, sudo and others start programs in another
+//! environment. Those that live for a second are seen. Static programs are not looked for: they load nothing.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use mallow_process::stat::{self, Start, Stat};
+use mallow_process::{descendants, is_own, maps};
+
+/// Between two looks at most. In the first moments it is less, so that short commands are seen.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// Of more the names are not kept.
+const MOST: usize = 1000;
+const TOLD: usize = 4;
+
+pub struct Unguarded {
+    /// The name of its file.
+    library: String,
+    began: Instant,
+    last: Option<Instant>,
+    /// Of the programs of the last look those whose answer is known.
+    known: HashSet<(u32, Start)>,
+    /// Number and name, in the order in which they were seen.
+    found: Vec<(u32, String)>,
+}
+
+impl Unguarded {
+    pub fn new(library: String) -> Unguarded {
+        let (known, found) = (HashSet::new(), Vec::new());
+        Unguarded { library, began: Instant::now(), last: None, known, found }
+    }
+
+    /// Looks at the process and all that descend from it, if it is time to.
+    pub fn look(&mut self, root: u32) {
+        let pause = LONGEST_PAUSE.min(self.began.elapsed() / 8);
+        if self.last.is_some_and(|last| last.elapsed() < pause) || !is_own() {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let mut processes = Vec::new();
+        descendants(root, &mut processes);
+        let mut known = HashSet::new();
+        for pid in processes {
+            let Ok(stat) = Stat::read(pid) else { continue };
+            let program = (pid, stat.start);
+            if !self.known.contains(&program) {
+                match self.has_library(pid) {
+                    Some(true) => {}
+                    Some(false) => self.add(pid, stat.comm),
+                    None => continue,
+                }
+            }
+            known.insert(program);
+        }
+        self.known = known;
+    }
+
+    /// A process counts once, whatever it runs later.
+    fn add(&mut self, pid: u32, name: String) {
+        if self.found.len() < MOST && self.found.iter().all(|(other, _)| *other != pid) {
+            self.found.push((pid, name));
+        }
+    }
+
+    /// `None`: not known, as while the loader is at work, or of another user's process.
+    fn has_library(&self, pid: u32) -> Option<bool> {
+        let folder = stat::folder(pid);
+        let maps = maps::parse(&std::fs::read(folder.join("maps")).ok()?);
+        let mut files = maps.iter().filter_map(|mapping| mapping.path.file_name()?.to_str());
+        if files.clone().any(|file| file == self.library) {
+            return Some(true);
+        }
+        // Loaders map what is preloaded before the C library; musl's is the C library itself.
+        let environment = std::fs::read(folder.join("environ")).ok()?;
+        let is_asked_for = String::from_utf8_lossy(&environment).contains(&self.library);
+        (!is_asked_for && files.any(is_libc)).then_some(false)
+    }
+
+    /// What to tell of them.
+    pub fn note(&self) -> Option<String> {
+        let told = self.found.iter().take(TOLD);
+        let told: Vec<String> = told.map(|(pid, name)| format!("{name} (process {pid})")).collect();
+        let more = match self.found.len().checked_sub(TOLD) {
+            None | Some(0) => String::new(),
+            Some(more) => format!(" and {more} more"),
+        };
+        (!told.is_empty()).then(|| {
+            format!(
+                "Not guarded: {}{more}, which did not get the command's environment, as behind env -i or sudo. \
+                 Put mallow guard behind that: env -i mallow guard -- COMMAND.",
+                told.join(", ")
+            )
+        })
+    }
+}
+
+fn is_libc(file: &str) -> bool {
+    ["libc.so", "libc-2.", "ld-musl"].iter().any(|name| file.starts_with(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// What is told of a child that does nothing, once its loader has done its work.
+    fn told(library: &str, variables: &[(&str, &str)]) -> Option<String> {
+        let mut command = Command::new("cat");
+        command.env_clear().envs(variables.iter().copied());
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        while Stat::read(child.id()).unwrap().state != 'S' {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut unguarded = Unguarded::new(library.into());
+        unguarded.look(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let note = unguarded.note();
+        let process = format!(" (process {}), ", child.id());
+        assert!(note.as_ref().is_none_or(|note| note.contains(&process)), "{note:?}");
+        note
+    }
+
+    #[test]
+    fn what_has_the_library_or_asks_for_it_is_not_told() {
+        let note = told("libx.so", &[]).unwrap();
+        assert!(note.starts_with("Not guarded: cat (process "), "{note}");
+        assert_eq!(told("libx.so", &[("PRELOAD", "/a/libx.so")]), None);
+        // Any file that it has does as the library.
+        let cat =
+            ["/bin/cat", "/usr/bin/cat"].iter().find_map(|cat| std::fs::canonicalize(cat).ok());
+        assert_eq!(told(cat.unwrap().file_name().unwrap().to_str().unwrap(), &[]), None);
+    }
+
+    #[test]
+    fn of_many_the_first_are_named() {
+        let mut unguarded = Unguarded::new("libx.so".into());
+        assert_eq!(unguarded.note(), None);
+        for pid in [1, 2, 3, 4, 5, 6, 6] {
+            unguarded.add(pid, "a".into());
+        }
+        let note = unguarded.note().unwrap();
+        assert!(note.contains("a (process 3), a (process 4) and 2 more, which"), "{note}");
+    }
+}
