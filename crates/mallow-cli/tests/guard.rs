@@ -381,6 +381,13 @@ fn leaks_are_told_by_their_stack_unless_suppressed() {
     let words = ["--leaks", "--suppressions", file.to_str().unwrap(), "--json"];
     let ran = program.guard(&words, "leak");
     assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    // The library, which does not know of it, has told them.
+    let report = json(&ran);
+    let note = report["notes"][0].as_str().unwrap();
+    assert!(note.starts_with("Leaks of ") && note.ends_with(" blocks are suppressed."), "{note}");
+    let ran = program.guard(&words[..3], "leak");
+    let last = ran.stderr.lines().last().unwrap();
+    assert_eq!((ran.code, last), (Some(0), &*format!("mallow: {note}")), "{}", ran.stderr);
     let report = json(&program.guard(&words, "leaks"));
     let finding = &report["findings"][0];
     assert!(

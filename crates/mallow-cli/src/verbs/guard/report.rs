@@ -121,17 +121,23 @@ pub fn build(
 ) -> Report {
     let mut found = Vec::new();
     let mut notes: BTreeSet<String> = outcome.unguarded.iter().cloned().collect();
+    let mut suppressed = Vec::new();
     for fault in &outcome.faults {
         let sources = Sources { folders: &args.symbols, debug_files: true };
         let mut resolver = Resolver::new(fault, started, sources);
-        let finding = finding(fault, &mut resolver, suppressions);
+        let (finding, covered) = finding(fault, &mut resolver, suppressions);
         if finding.kind != Kind::Leak || !finding.leaks.is_empty() {
             found.push(finding);
+            notes.extend(resolver.complaints());
+        } else {
+            suppressed.extend(covered);
         }
-        notes.extend(resolver.complaints());
         if !fault.is_whole {
             notes.insert("A report was cut off; what it holds is shown.".into());
         }
+    }
+    if !suppressed.is_empty() {
+        notes.insert(format!("Leaks of {} are suppressed.", amount(&suppressed)));
     }
     found.extend(outcome.messages.iter().map(|(line, message)| Finding {
         sentence: line.clone(),
@@ -181,7 +187,12 @@ fn id_of(kind: Kind) -> &'static str {
     }
 }
 
-fn finding(fault: &Fault, resolver: &mut Resolver, suppressions: &Suppressions) -> Finding {
+/// With the leaks that are left out of it.
+fn finding(
+    fault: &Fault,
+    resolver: &mut Resolver,
+    suppressions: &Suppressions,
+) -> (Finding, Vec<Leak>) {
     let stacks = [("now", &fault.now), ("allocated", &fault.allocated), ("freed", &fault.freed)];
     let named = |(at, stack): (&'static str, &Option<Stack>)| {
         let stack = stack.as_ref().filter(|stack| !stack.frames.is_empty() || stack.thread != 0)?;
@@ -208,7 +219,7 @@ fn finding(fault: &Fault, resolver: &mut Resolver, suppressions: &Suppressions) 
     let mut are_told = told(fault, &covered).into_iter();
     let (leaks, covered): (Vec<Leak>, Vec<Leak>) =
         leaks.into_iter().partition(|_| are_told.next() == Some(true));
-    Finding {
+    let finding = Finding {
         sentence: match covered.as_slice() {
             [] => fault.sentence.clone(),
             covered => format!("{}; {} suppressed", fault.sentence, amount(covered)),
@@ -233,7 +244,8 @@ fn finding(fault: &Fault, resolver: &mut Resolver, suppressions: &Suppressions) 
             .collect(),
         leaks: merged(leaks.into_iter()),
         ..entry(fault.kind)
-    }
+    };
+    (finding, covered)
 }
 
 /// Which leaks are told: of those that are not covered the direct ones and what blocks of these point to,
