@@ -341,7 +341,8 @@ static bool report_leaks(void)
 
 DESTRUCTOR static void profile_ended(void)
 {
-    if (!atomic_get(&profile.is_enabled)) {
+    /* A copy of the library that has served nobody would write over the profile of the one that has. */
+    if (!atomic_get(&profile.is_enabled) || atomic_get(&heaps.in_use) == 0) {
         return;
     }
     bool is_wanted =

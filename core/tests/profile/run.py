@@ -32,13 +32,13 @@ def expect(good, text):
         print("FAIL", text)
 
 
-def run(folder, client, *arguments, conf="", thinning=False, guards=None, status=0):
+def run(folder, client, *arguments, conf="", thinning=False, guards=None, status=0, beside=""):
     environment = dict(os.environ, MALLOC_CONF="prof:true," + conf)
     ours = environment.get("MALLOW_CONF", "")
     guarded = f",guard_sample:{guards}" if guards is not None else ""
     environment["MALLOW_CONF"] = f"{ours},prof_thinning:{str(thinning).lower()}{guarded}".lstrip(",")
     if client != STATIC:
-        environment["LD_PRELOAD"] = LIBRARY
+        environment["LD_PRELOAD"] = f"{LIBRARY} {beside}"
     done = subprocess.run([client, *arguments], cwd=folder, env=environment, timeout=300,
                           stderr=subprocess.PIPE, text=True)
     expect(done.returncode == status,
@@ -288,6 +288,14 @@ def check_leak(folder, client):
     run(folder, client, "leak", conf="prof:false,prof_leak_error:true,prof_prefix:none")
 
 
+def check_copies(folder):
+    """Of two copies in a process the one that serves nobody does not write over the other's profile."""
+    copy = shutil.copy(LIBRARY, folder / "libcopy.so")
+    run(folder, CLIENT, "leak", conf="prof_final:true,lg_prof_sample:12,prof_prefix:two", beside=copy)
+    near(Profile(*folder.glob("two.*")).live("leaking"), 4000 * LEAKING,
+         spread_of(4000 * LEAKING, LEAKING, 4096), "leaking beside a copy")
+
+
 def check_files(folder):
     run(folder, CLIENT, "leak", conf="lg_prof_interval:20,prof_prefix:i,lg_prof_sample:12")
     count = len(list(folder.glob("i.*.i*.heap")))
@@ -480,6 +488,7 @@ def main():
         in_folder(check_overflow)
     in_folder(check_exchanged)
     in_folder(check_resized)
+    in_folder(check_copies)
     in_folder(check_files)
     in_folder(check_signal)
     in_folder(check_controls)

@@ -98,7 +98,13 @@ fn dirty(case: &Case) -> Verdict {
     if dirty < 4 * NOTABLE || dirty < used / 4 {
         return Verdict::Fine;
     }
-    let evidence = format!("{} free and resident beside {} in use", size(dirty), size(used));
+    let is_counted = match heap(case) {
+        Some(_) => "free and resident",
+        None => {
+            "free and not given back (what of it was ever written a dump does not tell, mallow advise PID does)"
+        }
+    };
+    let evidence = format!("{} {is_counted} beside {} in use", size(dirty), size(used));
     let (decay, thread) = (case.stats.number("dirty_decay_ms"), case.stats.option("purge_thread"));
     match (decay, thread) {
         (Some(decay), _) if !(0..=LONG_DECAY_MS).contains(&decay) => {

@@ -59,7 +59,7 @@ fn named(totals: &Totals) -> [(&'static str, Option<u64>, &'static str); 10] {
         ("allocated", totals.allocated, "with the program"),
         ("active", totals.active, "pages that hold blocks of the program"),
         ("cached", totals.cached, "free, at hand for threads"),
-        ("dirty", totals.dirty, "free pages that are resident"),
+        ("dirty", totals.dirty, "free pages that did not go back"),
         ("muzzy", totals.muzzy, "free pages that the kernel may take"),
         ("metadata", totals.metadata, "the allocator's own"),
         ("resident", totals.resident, "in physical memory"),
