@@ -17,10 +17,16 @@ static const char *const fault_names[FAULT_KINDS] = {
 #define SHOWN_BYTES 192u
 #define SHOWN_LINE 32u
 
+/* Of a sentence: with what stands around it, it is one piece for a sink. */
+#define FAULT_SENTENCE 500u
+
 /* How long a thread that finds a fault waits for the one that reports: after that it is thought to
  * be stuck. */
 #define FAULT_PATIENCE_MS 3000u
 #define FAULT_LOOK_MS 50u
+
+/* How long somebody has who may read standard error. */
+#define FAULT_LISTEN_MS 1000u
 
 static char fault_path[1024] IN_SECTION(fault); /* const after start; "": none */
 
@@ -68,6 +74,16 @@ static void fault_put_frames(struct sink *sink, const struct fault_stack *stack)
         sink_print(sink, " %p", (void *)stack->frames[i]);
     }
     sink_print(sink, "\n");
+}
+
+/* Standard error, which nobody may read: then what is behind is left out too. */
+static void write_while_read(void *context, const char *text, size_t size)
+{
+    bool *is_read = context;
+    *is_read = *is_read && os_wait_to_write(2, FAULT_LISTEN_MS) != 0;
+    if (*is_read) {
+        os_write(2, text, size);
+    }
 }
 
 /* The calls of the thread that reports, without ours: they end where the program called us. */
@@ -428,11 +444,12 @@ static mw_misuse_handler fault_set_handler(mw_misuse_handler handler)
 #define WRITTEN_MOST 16u
 static _Atomic uint32_t misuses_gone_on; /* atomic */
 
-/* What is written of it, with signals held back. */
-static COLD void fault_write_all(const struct fault *fault, const char *sentence)
+/* What is said to people. */
+static COLD void fault_put_sentence(const struct fault *fault, const char *sentence, bool is_last)
 {
-    log_warn("%s", sentence);
-    struct sink sink = log_sink();
+    bool is_read = true;
+    struct sink sink = {write_while_read, &is_read};
+    sink_print(&sink, "mallow: %s\n", sentence);
     if (fault->allocated.count != 0 && !fault_is_reported()) {
         sink_print(&sink, "    allocated by thread %u at\n", fault->allocated.thread);
         fault_put_places(&sink, &fault->allocated);
@@ -441,25 +458,39 @@ static COLD void fault_write_all(const struct fault *fault, const char *sentence
         sink_print(&sink, "    freed by thread %u at\n", fault->freed.thread);
         fault_put_places(&sink, &fault->freed);
     }
+    if (is_last) {
+        sink_print(&sink, "mallow: more such misuses are told when their number has doubled\n");
+    }
+}
+
+/* is_last: the last one before only some are written. */
+static COLD void fault_write_all(const struct fault *fault, const char *sentence, bool is_last)
+{
+    if (os_is_confined()) { /* the kernel may end the program for any call but that of the sentence */
+        fault_put_sentence(fault, sentence, is_last);
+        fault_write(fault, sentence);
+        return;
+    }
+    uint64_t taken = os_set_signal_mask(~FAULT_SIGNALS);
     fault_write(fault, sentence);
+    /* Perhaps nobody reads: then the program's signals are taken, but for SIGPIPE. */
+    if (os_wait_to_write(2, 0) <= 0) {
+        os_set_signal_mask(taken | SIGNAL_BIT(SIGPIPE));
+    }
+    fault_put_sentence(fault, sentence, is_last);
+    os_set_signal_mask(taken);
 }
 
 static COLD void fault_say(const struct fault *fault, bool goes_on, const char *format,
                            va_list *arguments)
 {
-    char sentence[512];
+    char sentence[FAULT_SENTENCE];
     fault_begin();
     text_print(sentence, sizeof sentence, format, arguments);
     uint32_t number = goes_on ? atomic_add(&misuses_gone_on, 1) + 1 : 0;
-    /* Nobody may read standard error: SIGPIPE waits until the report is written. */
-    uint64_t taken = os_set_signal_mask(~FAULT_SIGNALS);
     if (number <= WRITTEN_MOST || (number & (number - 1)) == 0) {
-        fault_write_all(fault, sentence);
+        fault_write_all(fault, sentence, number == WRITTEN_MOST);
     }
-    if (number == WRITTEN_MOST) {
-        log_warn("more such misuses are told when their number has doubled");
-    }
-    os_set_signal_mask(taken);
     mw_misuse_handler handler = atomic_get_acquire(&fault_state.handler); /* pairs with its set */
     if (handler != NULL) {
         handler(&(struct mw_misuse){.kind = fault_names[fault->kind],

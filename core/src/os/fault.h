@@ -66,8 +66,8 @@ struct fault {
     struct fault_stack freed;
 };
 
-/* Prints the sentence, writes the report, and ends the program. Of several threads that come here
- * at once one speaks. */
+/* Writes the report, prints the sentence for a reader who may not be there, and ends the program. Of several threads
+ * that come here at once one speaks. */
 _Noreturn static COLD PRINTF_LIKE(2, 3) void fault_report(const struct fault *fault,
                                                           const char *format, ...);
 

@@ -7,8 +7,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 static int os_open_to_read(const char *path)
 {
@@ -75,6 +77,23 @@ static int os_write_all(int fd, const char *text, size_t size)
         size -= (size_t)written;
     }
     return 0;
+}
+
+static int os_wait_to_write(int fd, uint32_t timeout_ms)
+{
+    if (os_is_confined() || os_refuses_changes()) {
+        return -1;
+    }
+    long answer;
+    uint64_t end_ms = os_now_ms() + timeout_ms;
+    do {
+        uint64_t now_ms = os_now_ms();
+        uint32_t left_ms = now_ms < end_ms ? (uint32_t)(end_ms - now_ms) : 0;
+        struct timespec left = {left_ms / 1000, (long)(left_ms % 1000) * 1000000};
+        struct pollfd asked = {.fd = fd, .events = POLLOUT};
+        answer = system_call(SYS_ppoll, (long)&asked, 1, (long)&left, 0, 0, 0);
+    } while (answer == -EINTR);
+    return (int)answer;
 }
 
 static void os_lock_file(int fd)

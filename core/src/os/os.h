@@ -165,6 +165,10 @@ static bool os_random(void *buffer, size_t size);
 
 static void os_write(int fd, const char *text, size_t size);
 
+/* Waits until something can be written at once, or writing fails: 1; 0 if that takes longer. Below 0 where the kernel
+ * does not say, or is not asked since it may end the program for that. */
+static int os_wait_to_write(int fd, uint32_t timeout_ms);
+
 /* What a descriptor stands for: equal for two only if they are the same file. All zeros if
  * closed. */
 struct os_file {

@@ -4,6 +4,7 @@
  */
 #include "unit.h"
 
+#include <fcntl.h>
 #include <sys/file.h>
 
 /* A child that is forked while its parent closes the report has the file open, as a copy of the descriptor has here. */
@@ -23,4 +24,21 @@ TEST(fault_report_leaves_its_file_to_others_once_it_is_whole)
     fault_close(&report);
     CHECK_EQ(flock(other, LOCK_EX | LOCK_NB), 0);
     CHECK_EQ(unlink(name), 0);
+}
+
+TEST(who_does_not_read_is_waited_for_so_long_and_not_longer)
+{
+    static char bytes[4096];
+    int ends[2];
+    process_init();
+    CHECK_EQ(pipe(ends), 0);
+    CHECK_EQ(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    CHECK_EQ(os_wait_to_write(ends[1], 1), 1);
+    while (write(ends[1], bytes, sizeof bytes) > 0) {
+    }
+    CHECK_EQ(os_wait_to_write(ends[1], 1), 0);
+    CHECK_EQ(close(ends[0]), 0);
+    CHECK_EQ(os_wait_to_write(ends[1], 1), 1); /* what is wrong is told by the write */
+    os_note_confined();
+    CHECK_EQ(os_wait_to_write(ends[1], 1), -1);
 }
