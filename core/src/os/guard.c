@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pages without access: marks of the kernel (Linux 6.13), or mappings of their own. Follows linux.c.
+ * Pages without access: marks of the kernel (Linux 6.13), or mappings of their own; and whether there is access.
+ * Follows linux.c.
  */
 #include "os.h"
 #include "syscall.h"
@@ -8,6 +9,9 @@
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
 #define MADV_GUARD_REMOVE 103
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
 #endif
 
 /* Advice that no kernel knows. Who accepts it reports success for guards that are not there, as qemu-user does. To read
@@ -73,4 +77,34 @@ static bool os_unguard(void *start, size_t size, unsigned ways)
     check(is_of_pages(start, size));
     return ((ways & GUARD_MARKED) == 0 || unmark(start, size)) &&
            ((ways & GUARD_PROTECTED) == 0 || os_make_writable(start, size));
+}
+
+/* --- Whether memory can be read --------------------------------------------------------------- */
+
+/* Advice to read a page in (Linux 5.14) fails where it cannot be read. */
+static bool page_is_read_in(uintptr_t address)
+{
+    void *page = (void *)(address & ~(uintptr_t)(os_page_size - 1));
+    return advise(page, os_page_size, MADV_POPULATE_READ) &&
+           !advise(page, os_page_size, MADV_OF_NOBODY);
+}
+
+/* The kernel reads the set of signals before it finds that there is no such way to use it. Another answer is that of a
+ * filter; then the word is waited for, for no time. valgrind takes that for the program's error. */
+static bool os_is_readable(uintptr_t address)
+{
+    check(address % 8 == 0);
+    if (os_refuses_changes()) {
+        return false;
+    }
+    if (unlikely(os_is_confined())) {
+        return page_is_read_in(address);
+    }
+    long answer = system_call(SYS_rt_sigprocmask, -1, (long)address, 0, 8, 0, 0);
+    if (unlikely(answer != -EINVAL && answer != -EFAULT)) {
+        struct timespec none = {0, 0};
+        answer = system_call(SYS_futex, (long)address, FUTEX_WAIT, 0, (long)&none, 0, 0);
+        return answer == -EAGAIN || answer == -ETIMEDOUT;
+    }
+    return answer == -EINVAL;
 }

@@ -327,23 +327,6 @@ static size_t os_resident_pages(void *start, size_t pages)
     return count;
 }
 
-/* The kernel reads the set of signals before it finds that there is no such way to use it. Another answer is that of a
- * filter; then the word is waited for, for no time. valgrind takes that for the program's error. */
-static bool os_is_readable(uintptr_t address)
-{
-    check(address % 8 == 0);
-    if (os_refuses_changes()) {
-        return false;
-    }
-    long answer = system_call(SYS_rt_sigprocmask, -1, (long)address, 0, 8, 0, 0);
-    if (unlikely(answer != -EINVAL && answer != -EFAULT)) {
-        struct timespec none = {0, 0};
-        answer = system_call(SYS_futex, (long)address, FUTEX_WAIT, 0, (long)&none, 0, 0);
-        return answer == -EAGAIN || answer == -ETIMEDOUT;
-    }
-    return answer == -EINVAL;
-}
-
 /* --- Waiting ---------------------------------------------------------------------------------- */
 
 /* Of who may not sleep, between two looks at the time: loads, which do not take the line from who writes it. */

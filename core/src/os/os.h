@@ -139,7 +139,8 @@ static size_t os_resident_pages(void *start, size_t pages);
 /* Whether the kernel is asked, and said so when it was asked last. */
 static bool os_tells_resident(void);
 
-/* Whether the 8 bytes at an address, a multiple of 8, can be read: a question to the kernel. */
+/* Whether the 8 bytes at an address, a multiple of 8, can be read: a question to the kernel. False where it is not asked
+ * since it may end the program for that, or does not say. */
 static bool os_is_readable(uintptr_t address);
 
 /* --- Time, waiting, input and output --------------------------------------------------------- */

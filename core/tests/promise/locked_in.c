@@ -6,17 +6,11 @@
  * child allocates before the filter too; what it has then grows and goes. Another is in the strict mode of
  * seccomp, with blocks of memory that it has.
  */
-#include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #include "promise.h"
+#include "refused.h"
 
 static const int allowed[] = {
     SYS_mmap,   SYS_munmap,     SYS_mprotect, SYS_mremap,         SYS_madvise,
@@ -33,19 +27,7 @@ static const int allowed[] = {
 /* Whatever is not allowed ends the process by SIGSYS. */
 static void lock_in(void)
 {
-    enum { CALLS = sizeof allowed / sizeof allowed[0] };
-    struct sock_filter filter[CALLS + 3] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-    };
-    for (size_t i = 0; i < CALLS; i++) {
-        filter[1 + i] = (struct sock_filter)BPF_JUMP(
-            BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed[i], (unsigned char)(CALLS - i), 0);
-    }
-    filter[1 + CALLS] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
-    filter[2 + CALLS] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    struct sock_fprog program = {CALLS + 3, filter};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+    if (!allow_calls(allowed, sizeof allowed / sizeof allowed[0])) {
         printf("skipped: no seccomp filters here (%s)\n", strerror(errno));
         _exit(0);
     }

@@ -45,7 +45,7 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         scattered beside emptied many_stacks small_data no_actions small_pages each_instruction
         start_together looked_at written crowded stuck_guards strict_frees
         strict_works strict_news short_ring burst old_blocks fell_asleep freed_twice sealed fork_moving
-        protected_blocks purge_in_child metadata_guards string_ends)
+        protected_blocks purge_in_child metadata_guards string_ends few_calls)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -94,6 +94,8 @@ mallow_promise(sleeping_owner fast "arenas:2")
 mallow_promise(old_blocks fast "dirty_decay_ms:100")
 mallow_promise(freed_twice fast "")
 mallow_promise(protected_blocks fast "")
+mallow_promise(few_calls fast "guard_sample:100")
+mallow_promise(few_calls secure "")
 mallow_promise(fell_asleep fast "dirty_decay_ms:500,purge_thread:true")
 mallow_promise(written secure "guard_first:0,guard_sample:0")
 mallow_promise(written debug "quarantine:65536,guard_first:0,guard_sample:0")

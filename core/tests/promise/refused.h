@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * For programs behind a seccomp filter that refuses one system call with EPERM.
+ * For programs behind a seccomp filter that refuses one system call with EPERM, or ends them for all but some.
  */
 #ifndef TEST_REFUSED_H
 #define TEST_REFUSED_H
@@ -19,6 +19,22 @@ static inline bool refuse_by(struct sock_filter *filter, size_t count)
     struct sock_fprog program = {(unsigned short)count, filter};
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/* From now on all other calls end the process, by SIGSYS. False where there are no such filters. */
+static inline bool allow_calls(const int *calls, size_t count)
+{
+    enum { CALLS_MOST = 32 };
+    struct sock_filter filter[CALLS_MOST + 3] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    };
+    for (size_t i = 0; i < count; i++) {
+        filter[1 + i] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i],
+                                                     (unsigned char)(count - i), 0);
+    }
+    filter[1 + count] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    filter[2 + count] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    return refuse_by(filter, count + 3);
 }
 
 /* From now on the call is refused. False where there are no such filters. */

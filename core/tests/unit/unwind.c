@@ -687,3 +687,22 @@ KERNEL_TEST(a_filter_in_place_of_the_kernel_answers_nothing)
         CHECK(os_is_readable(something) && !os_is_readable(nothing));
     }
 }
+
+/* The call that tells otherwise may end the program there. */
+KERNEL_TEST(a_program_that_forbids_itself_calls_is_asked_by_advice_what_it_can_read)
+{
+    uintptr_t nothing =
+        (uintptr_t)mmap(NULL, os_page_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uintptr_t something = (uintptr_t)&nothing;
+    void *page = (void *)(something & ~(uintptr_t)(os_page_size - 1));
+    bool is_known = madvise(page, os_page_size, MADV_POPULATE_READ) == 0; /* since Linux 5.14 */
+    os_note_confined();
+    CHECK_EQ(os_is_readable(something), is_known);
+    CHECK(!os_is_readable(nothing));
+    if (refuse_call(SYS_rt_sigprocmask)) {
+        CHECK_EQ(os_is_readable(something), is_known);
+    }
+    if (refuse_call(SYS_madvise)) {
+        CHECK(!os_is_readable(something));
+    }
+}
