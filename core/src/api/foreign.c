@@ -2,6 +2,7 @@
 #include "foreign.h"
 
 #include "../memory/fence.h"
+#include "../slots/made.h"
 
 /* The next allocator's function: the look-up is slow. NULL if there is none. */
 static COLD void *foreign_next(const char *call)
@@ -26,7 +27,7 @@ static COLD void foreign_block_left(const char *call, const void *block)
     if (!fence_left(block)) {
         return;
     }
-    if (call[0] == 'f') {
+    if (call_releases(call)) {
         fault_simple(FAULT_DOUBLE_FREE, call, block,
                      "double free of %p (a block of more than %zu bytes)", block, SLOT_MAX);
     }
@@ -94,7 +95,7 @@ _Noreturn static COLD void bad_block(const char *call, const void *block, struct
     if (state == EXTENT_ACTIVE && (uintptr_t)block != extent->start) {
         harden_interior(call, block, extent->start, extent_size(extent));
     }
-    if ((uintptr_t)block == extent->start && call[0] == 'f') {
+    if ((uintptr_t)block == extent->start && call_releases(call)) {
         fault_simple(FAULT_DOUBLE_FREE, call, block,
                      "double free of %p (a block of more than %zu bytes)", block, SLOT_MAX);
     }

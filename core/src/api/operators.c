@@ -91,8 +91,8 @@ static NOINLINE COLD void family_look(struct extent *extent, void *block, uint8_
 static void free_check_family(void *block, uint8_t wanted, const char *call)
 {
     struct extent *extent = pagemap_find(block);
-    if (extent_state(extent) != EXTENT_ACTIVE || extent_is_hollow(extent) ||
-        extent_is_guarded(extent) || !block_is_ours("free", block, extent)) {
+    if (!block_is_ours(call, block, extent) || extent_is_hollow(extent) ||
+        extent_is_guarded(extent)) {
         return;
     }
     size_t bytes = block_size(extent, block);

@@ -201,13 +201,14 @@ static COLD void alignment_differs(const void *block, size_t alignment, size_t s
 static NOINLINE COLD void canary_odd_free(struct extent *extent, void *block, uint8_t wanted,
                                           size_t size)
 {
-    size_t requested = block_requested("free", extent, block);
+    const char *call = made_release((enum made)(wanted & 3));
+    size_t requested = block_requested(call, extent, block);
     uint8_t family = block_family(extent, block, slot_block_size(extent, block));
     if (size != SIZE_MAX && size != requested) {
         size_differs(block, size, requested);
     }
     if (family != wanted) {
-        family_differs(made_release((enum made)(wanted & 3)), block, requested, family, wanted);
+        family_differs(call, block, requested, family, wanted);
     }
 }
 

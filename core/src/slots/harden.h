@@ -238,7 +238,7 @@ ALWAYS_INLINE bool harden_own_slot_freed(struct extent *extent, void *block, uin
     struct slab *slab = &extent->slab;
     uint64_t index = slab_slot_number(extent, block);
     if (unlikely(index >= slab->capacity || !slot_set_held_by_owner(extent, index, false))) {
-        harden_bad_block("free", extent, block);
+        harden_bad_block(made_release((enum made)(family & 3)), extent, block);
     }
     return likely(canary_is_of(extent, block, slab->slot_size, family, size));
 }

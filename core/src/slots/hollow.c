@@ -2,6 +2,7 @@
 #include "hollow.h"
 
 #include "../memory/meta.h"
+#include "made.h"
 
 #define HOLLOW_WORDS 1024u
 #define HOLLOW_BYTES ((size_t)HOLLOW_WORDS * 64 * HOLLOW_STRIDE)
@@ -94,7 +95,7 @@ _Noreturn static COLD void hollow_bad(const char *call, const void *block)
         fault_simple(FAULT_MISALIGNED_FREE, call, block,
                      "%s of %p, which is not where a block of 0 bytes begins", call, block);
     }
-    if (call[0] == 'f') {
+    if (call_releases(call)) {
         fault_simple(FAULT_DOUBLE_FREE, call, block, "double free of %p (0 bytes)", block);
     }
     fault_simple(FAULT_DOUBLE_FREE, call, block, "%s of %p (0 bytes), which is free", call, block);

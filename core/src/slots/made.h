@@ -43,4 +43,10 @@ ALWAYS_INLINE const char *made_release(enum made made)
     }
 }
 
+/* Whether a call of that name is one that releases a block, if it is not resized. */
+ALWAYS_INLINE bool call_releases(const char *call)
+{
+    return call[0] == 'f' || call[0] == 'o';
+}
+
 #endif

@@ -2,6 +2,7 @@
 #include "slot.h"
 
 #include "../os/fault.h"
+#include "made.h"
 
 #include <string.h>
 
@@ -94,7 +95,7 @@ _Noreturn static COLD void harden_bad_block(const char *call, struct extent *ext
                                             const void *block)
 {
     if (!extent_is_slab(extent)) { /* a block of pages that lies in a list */
-        bool is_free = call[0] == 'f';
+        bool is_free = call_releases(call);
         fault_simple(FAULT_DOUBLE_FREE, call, block, "%s of %p (a block of more than %zu bytes)%s",
                      is_free ? "double free" : call, block, SLOT_MAX,
                      is_free ? "" : ", which is free");
@@ -108,7 +109,7 @@ _Noreturn static COLD void harden_bad_block(const char *call, struct extent *ext
         fault_simple(FAULT_INVALID_FREE, call, block,
                      "%s of %p, which is behind the last block of its slab", call, block);
     }
-    if (call[0] == 'f') {
+    if (call_releases(call)) {
         fault_simple(FAULT_DOUBLE_FREE, call, block, "double free of %p (%u bytes)", block,
                      slot_size);
     }
