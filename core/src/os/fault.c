@@ -86,6 +86,16 @@ static void write_while_read(void *context, const char *text, size_t size)
     }
 }
 
+/* As the kernel writes paths in its list of mappings. */
+static void fault_put_path(struct sink *sink, const char *path)
+{
+    for (const char *end; (end = strchr(path, '\n')) != NULL; path = end + 1) {
+        sink->write(sink->context, path, (size_t)(end - path));
+        sink->write(sink->context, "\\012", 4);
+    }
+    sink->write(sink->context, path, strlen(path));
+}
+
 /* The calls of the thread that reports, without ours: they end where the program called us. */
 static void fault_put_stack_now(struct sink *sink, const struct fault *fault)
 {
@@ -343,7 +353,7 @@ static bool fault_open(const struct fault *fault, const char *sentence, struct s
     char program[512];
     if (os_read_link_or_file("/proc/self/exe", program, sizeof program) > 0 && program[0] == '/') {
         sink_print(sink, "program ");
-        sink->write(sink->context, program, strlen(program));
+        fault_put_path(sink, program);
         sink_print(sink, "\n");
     }
     if (fault->pointer != NULL) {

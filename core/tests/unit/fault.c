@@ -42,3 +42,18 @@ TEST(who_does_not_read_is_waited_for_so_long_and_not_longer)
     os_note_confined();
     CHECK_EQ(os_wait_to_write(ends[1], 1), -1);
 }
+
+static char path_text[64];
+
+static void write_path(void *context, const char *text, size_t size)
+{
+    (void)context;
+    strncat(path_text, text, size);
+}
+
+TEST(a_line_feed_in_a_path_does_not_end_its_line)
+{
+    struct sink sink = {write_path, NULL};
+    fault_put_path(&sink, "/a\n/b c\n");
+    CHECK(strcmp(path_text, "/a\\012/b c\\012") == 0);
+}

@@ -86,7 +86,7 @@ pub fn read(text: &[u8]) -> Vec<Fault> {
     let text = String::from_utf8_lossy(text);
     let mut faults: Vec<Fault> = Vec::new();
     let mut is_open = false;
-    for line in text.lines() {
+    for line in text.split('\n') {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "mallow-fault" => {
@@ -117,7 +117,7 @@ impl Fault {
             "sentence" => self.sentence = rest.into(),
             "pid" => self.pid = Some(rest.parse().ok()?),
             "tid" => self.thread = Some(rest.parse().ok()?),
-            "program" => self.program = text(),
+            "program" => self.program = Some(path(rest)),
             "pointer" => self.pointer = Some(address(rest)?),
             "access" => self.access = text(),
             "pc" => self.pc = Some(address(rest)?),
@@ -178,6 +178,11 @@ fn leak<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Leak> {
     Some(Leak { bytes, count, is_direct, frames: addresses(words), points_to: Vec::new() })
 }
 
+/// Its line feeds are written as the kernel writes them.
+fn path(written: &str) -> String {
+    written.replace("\\012", "\n")
+}
+
 /// As in `START-END OFFSET ID PATH`; the path may hold blanks.
 fn map(rest: &str) -> Option<Map> {
     let mut words = rest.splitn(4, ' ');
@@ -186,7 +191,7 @@ fn map(rest: &str) -> Option<Map> {
     let (start, end, offset) = (number(start)?, number(end)?, number(words.next()?)?);
     let id = words.next()?;
     let build_id = if id == "-" { Vec::new() } else { hexadecimal(id)? };
-    Some(Map { start, end, offset, build_id, path: words.next()?.to_owned() })
+    Some(Map { start, end, offset, build_id, path: path(words.next()?) })
 }
 
 #[cfg(test)]
@@ -241,6 +246,14 @@ block 0x10";
         assert_eq!((first.leaks[1].bytes, first.leaks[1].is_direct), (64, false));
         assert_eq!((&first.leaks[0].points_to, &first.leaks[1].points_to), (&vec![1], &vec![]));
         assert!(first.is_whole);
+    }
+
+    #[test]
+    fn a_path_has_its_line_feeds_again() {
+        let faults =
+            read(b"mallow-fault 1\nprogram /a\\012b\r\nmap 1000-2000 0 - /c\\012 d\nend\n");
+        assert_eq!(faults[0].program.as_deref(), Some("/a\nb\r"));
+        assert_eq!(faults[0].maps[0].path, "/c\n d");
     }
 
     #[test]
