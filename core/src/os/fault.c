@@ -30,6 +30,10 @@ static const char *const fault_names[FAULT_KINDS] = {
 
 static char fault_path[1024] IN_SECTION(fault); /* const after start; "": none */
 
+/* Of all processes that report to one reader: how many reports are not written so far. A process that can open no file
+ * any more still has it. NULL: the reader does not count. */
+static _Atomic uint32_t *fault_unwritten; /* const after start */
+
 static struct {
     _Atomic(void *) speaker; /* the thread that reports */
     _Atomic(void *) writer;  /* the thread whose report is open; NULL: none is */
@@ -53,6 +57,11 @@ static void fault_load(void)
     }
     if (buffer[length] != 0) { /* a store would make the page dirty */
         buffer[length] = 0;
+    }
+    if (length != 0) {
+        char name[sizeof fault_path + sizeof ".unwritten"] = "";
+        text_print_behind(name, sizeof name, "%s.unwritten", buffer);
+        fault_unwritten = os_map_shared(name, sizeof *fault_unwritten);
     }
 }
 
@@ -336,6 +345,9 @@ static bool fault_open(const struct fault *fault, const char *sentence, struct s
     if (!fault_is_reported()) {
         return false;
     }
+    if (fault_unwritten != NULL) {
+        atomic_add(fault_unwritten, 1);
+    }
     fault_state.fd = os_open_to_append(fault_path);
     if (fault_state.fd < 0) {
         return false;
@@ -374,6 +386,9 @@ static void fault_close(struct sink *sink)
     struct map_reader reader = {.sink = sink};
     os_read_lines(OS_MAPS, map_line, &reader);
     sink_print(sink, "end\n");
+    if (fault_unwritten != NULL) {
+        atomic_sub(fault_unwritten, 1);
+    }
     os_unlock_file(fault_state.fd);        /* a child that is forked from here on has it open */
     atomic_set(&fault_state.writer, NULL); /* before the number may be another file's */
     os_close(fault_state.fd);

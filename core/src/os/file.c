@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -61,6 +62,21 @@ static bool os_read_at(int fd, size_t offset, void *buffer, size_t size)
         size -= (size_t)got;
     }
     return true;
+}
+
+static void *os_map_shared(const char *path, size_t size)
+{
+    long fd = system_call(SYS_openat, AT_FDCWD, (long)path, O_RDWR | O_CLOEXEC | O_NOCTTY, 0, 0, 0);
+    if (is_error(fd)) {
+        return NULL;
+    }
+    char last;
+    long address = -1;
+    if (os_read_at((int)fd, size - 1, &last, 1)) { /* what is not there would trap */
+        address = system_call(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    os_close((int)fd);
+    return is_error(address) ? NULL : (void *)address;
 }
 
 static int os_write_all(int fd, const char *text, size_t size)

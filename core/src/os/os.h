@@ -192,6 +192,9 @@ static void os_read_lines(const char *path, void (*line)(void *context, char *te
 /* A file to write behind its end; below 0 if it cannot be opened. */
 static int os_open_to_append(const char *path);
 
+/* The first bytes of a file, which who else maps it shares; NULL if it is shorter, or cannot be opened. */
+static void *os_map_shared(const char *path, size_t size);
+
 /* Keeps other processes from the file until it is unlocked, or closed here and in each child that has it; or gives up
  * after a second: then nobody waits for one that was stopped. */
 static void os_lock_file(int fd);

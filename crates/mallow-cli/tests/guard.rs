@@ -293,6 +293,19 @@ fn what_runs_in_another_environment_is_named() {
 }
 
 #[test]
+fn a_fault_of_a_child_that_can_open_no_file_is_not_lost() {
+    let program = Program::new(&[]).unwrap();
+    let ran = program.guard(&["--json"], "files");
+    let report = json(&ran);
+    assert_eq!((ran.code, &report["exit_code"]), (Some(3), &Value::from(0)), "{report:#}");
+    let findings = report["findings"].as_array().unwrap();
+    assert_eq!(findings.len(), 1, "{report:#}");
+    let sentence = findings[0]["sentence"].as_str().unwrap();
+    assert!(sentence.starts_with("a process could not report its fault"), "{report:#}");
+    assert!(ran.stderr.contains("mallow: double free of"), "{}", ran.stderr);
+}
+
+#[test]
 fn reports_of_the_same_moment_do_not_mix() {
     let program = Program::new(&[]).unwrap();
     let report = json(&program.guard(&["--json"], "children"));

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char *volatile kept;
@@ -136,6 +138,13 @@ int main(int count, char **words)
             give_back(block);
         }
         sleep(1);
+    } else if (!strcmp(fault, "files")) {
+        give_back(block);
+        if (fork() == 0) {
+            setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, 0});
+            give_back(block);
+        }
+        wait(NULL);
     } else if (!strcmp(fault, "children")) {
         for (int i = 0; i < 8; i++) {
             if (fork() == 0) {

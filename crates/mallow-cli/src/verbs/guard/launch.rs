@@ -71,8 +71,10 @@ pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
     if let Err(error @ (Errno::ENOSPC | Errno::EDQUOT)) = room {
         return Err(Error::io(no_place)(error.into()));
     }
+    let unwritten = folder.path().join("report.unwritten");
+    std::fs::write(&unwritten, 0_u32.to_ne_bytes()).map_err(Error::io(no_place))?;
     // A process of the command may become another user before its fault: anybody who knows the name may add to it.
-    for (path, mode) in [(folder.path(), 0o711), (&report, 0o622)] {
+    for (path, mode) in [(folder.path(), 0o711), (&report, 0o622), (&unwritten, 0o666)] {
         set_permissions(path, Permissions::from_mode(mode)).map_err(Error::io(no_place))?;
     }
     let prepared = prepare(args, notes)?;
@@ -100,10 +102,13 @@ pub fn run(args: &GuardArgs, notes: Notes) -> Result<Outcome> {
         has_ended.store(true, Ordering::Release);
         Ok((status?, reader.map_or_else(Vec::new, |reader| reader.join().unwrap_or_default())))
     })?;
+    let mut faults = read(&report)?;
+    let lost = lost(&unwritten, &faults)?;
+    faults.extend(lost);
     Ok(Outcome {
         code: run::Outcome::from(Ending::from(status)).code(),
         signal: status.signal(),
-        faults: read(&report)?,
+        faults,
         messages,
         unguarded: unguarded.note(),
     })
@@ -225,4 +230,21 @@ fn wait(mut child: Child, passed_on: &ForCommand, unguarded: &mut Unguarded) -> 
 fn read(path: &Path) -> Result<Vec<Fault>> {
     let text = std::fs::read(path).map_err(Error::io("The report cannot be read"))?;
     Ok(mallow_faults::read(&text))
+}
+
+/// What is said of faults whose processes could not write a report, such as those that can open no file any more.
+fn lost(unwritten: &Path, reports: &[Fault]) -> Result<Option<Fault>> {
+    let bytes = std::fs::read(unwritten).map_err(Error::io("The report cannot be read"))?;
+    let count = <[u8; 4]>::try_from(bytes.as_slice()).map_or(0, u32::from_ne_bytes);
+    let cut_off = reports.iter().filter(|fault| !fault.is_whole).count();
+    let sentence = match (count as usize).saturating_sub(cut_off) {
+        0 => return Ok(None),
+        1 => {
+            "a process could not report its fault: the sentence is on its standard error".to_owned()
+        }
+        count => format!(
+            "processes could not report {count} faults: the sentences are on their standard error"
+        ),
+    };
+    Ok(Some(Fault { sentence, is_whole: true, ..Fault::default() }))
 }
