@@ -83,7 +83,8 @@ static int check_level(void)
     expect(is_used_again(64) == (level == 1), "quarantine");
     expect(is_cleared(900), "what a small block held is there after its free");
     expect(is_cleared(PAGE) == (level > 1), "a block of 4,000 bytes is cleared by its free");
-    expect(is_cleared(MEDIUM) == (level > 1), "the first blocks of 16,000 bytes are cleared by their free");
+    expect(is_cleared(MEDIUM) == (level > 1),
+           "the first blocks of 16,000 bytes are cleared by their free");
     return failures != 0;
 }
 
