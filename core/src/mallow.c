@@ -171,6 +171,8 @@
 #include "insight/stats_page.c"
 #include "insight/verify.c"
 #include "insight/profile.c"
+#include "insight/ordered.c"
+#include "insight/leak_roots.c"
 #include "insight/leak.c"
 #include "insight/ctl_stats.c"
 #include "insight/ctl_explicit.c"

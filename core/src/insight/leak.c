@@ -3,8 +3,7 @@
  * The leak check of the debug build, at the end of the program: which live blocks nothing points
  * to. A word that has the address of a block, or of a byte inside, counts as a pointer to it.
  *
- *   roots      all memory that can be written and is not the allocator's: globals of all modules,
- *              stacks, thread-local data, mappings of the program's own; and blocks that are not tracked
+ *   roots      the memory of the program (leak_roots.h), and blocks that are not tracked
  *   live       what roots point to, and what these blocks point to
  *   indirect   leaked blocks that leaked blocks point to
  *   edge       a leaked block of one call stack points to one of another: so a reader who leaves out what
@@ -14,6 +13,8 @@
  * Memory is read by the kernel, so that it may vanish. The tables of tracked blocks are memory too:
  * they hold addresses inverted (track.h).
  */
+#include "leak_roots.h"
+#include "ordered.h"
 #include "report.h"
 
 #include "../os/fault.h"
@@ -29,11 +30,6 @@ struct leak_block {
 
 enum leak_mark { LEAK_UNSEEN, LEAK_LIVE, LEAK_INDIRECT };
 
-struct leak_range {
-    uintptr_t start;
-    uintptr_t end;
-};
-
 struct leak_heap {
     struct leak_block *blocks;
     size_t count;
@@ -45,10 +41,7 @@ struct leak_heap {
     /* A hash table, of EDGES places: calls of the one and of the other block; 0: none. */
     uint64_t *edges;
     size_t edge_count;
-    struct leak_range *own; /* memory of the allocator: no roots */
-    size_t own_count;
-    size_t own_most;
-    size_t roots;    /* mappings that were looked through */
+    struct leak_roots roots;
     uint8_t mark;    /* what is found gets it */
     int page_states; /* /proc/thread-self/pagemap; below 0: it cannot be read */
     uintptr_t stack; /* from here upwards the calling thread's stack is the program's */
@@ -61,23 +54,11 @@ struct leak_heap {
 #define EDGES ((size_t)1 << EDGES_LOG2)
 #define EDGES_MOST (EDGES / 2)
 
-static void *leak_map(size_t count, size_t size)
-{
-    return os_map(NULL, align_up(size_max(count, 1) * size, os_page_size));
-}
-
 static bool count_block(struct track *track, void *context)
 {
     (void)track;
     ++*(size_t *)context;
     return true;
-}
-
-static void own_add(struct leak_heap *heap, uintptr_t start, uintptr_t end)
-{
-    if (heap->own_count < heap->own_most) {
-        heap->own[heap->own_count++] = (struct leak_range){start, end};
-    }
 }
 
 static bool add_block(struct track *track, void *context)
@@ -90,86 +71,15 @@ static bool add_block(struct track *track, void *context)
         heap->blocks[heap->count++] =
             (struct leak_block){start, track_size(word), atomic_get(&track->allocated_stack), 0};
         if (!extent_is_slab(extent)) {
-            own_add(heap, extent->start, extent_end(extent));
+            leak_roots_exclude(&heap->roots, extent->start, extent_end(extent));
         }
     }
     return true;
 }
 
-/* A heap sort by the first word of each element, which is an address. */
-static void swap_elements(char *a, char *b, size_t size)
+static void exclude_table(struct leak_heap *heap, const void *table, size_t size)
 {
-    char kept[64];
-    check(size <= sizeof kept);
-    memcpy(kept, a, size);
-    memcpy(a, b, size);
-    memcpy(b, kept, size);
-}
-
-static uintptr_t key_at(const char *elements, size_t at, size_t size)
-{
-    uintptr_t key;
-    memcpy(&key, elements + at * size, sizeof key);
-    return key;
-}
-
-static void sift(char *elements, size_t at, size_t count, size_t size)
-{
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child >= count) {
-            return;
-        }
-        child +=
-            child + 1 < count && key_at(elements, child + 1, size) > key_at(elements, child, size);
-        if (key_at(elements, at, size) >= key_at(elements, child, size)) {
-            return;
-        }
-        swap_elements(elements + at * size, elements + child * size, size);
-        at = child;
-    }
-}
-
-static void sort_by_first_word(void *array, size_t count, size_t size)
-{
-    char *elements = array;
-    for (size_t at = count / 2; at-- > 0;) {
-        sift(elements, at, count, size);
-    }
-    for (size_t last = count; last-- > 1;) {
-        swap_elements(elements, elements + last * size, size);
-        sift(elements, 0, last, size);
-    }
-}
-
-/* The last element that begins at or before an address; `count` if there is none. */
-static size_t find_before(const void *array, size_t count, size_t size, uintptr_t address)
-{
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (key_at(array, middle, size) <= address) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low != 0 ? low - 1 : count;
-}
-
-/* Makes one of ranges of which one lies in the other: blocks on pages of their own lie in regions. */
-static void own_join(struct leak_heap *heap)
-{
-    size_t kept = 0;
-    for (size_t i = 1; i < heap->own_count; i++) {
-        struct leak_range *last = &heap->own[kept];
-        if (heap->own[i].start <= last->end) {
-            last->end = size_max(last->end, heap->own[i].end);
-        } else {
-            heap->own[++kept] = heap->own[i];
-        }
-    }
-    heap->own_count = size_min(heap->own_count, kept + 1);
+    leak_roots_exclude(&heap->roots, (uintptr_t)table, (uintptr_t)table + size);
 }
 
 static bool leak_heap_open(struct leak_heap *heap)
@@ -184,12 +94,11 @@ static bool leak_heap_open(struct leak_heap *heap)
         lock_release(&arena_at(i)->lock);
     }
     heap->most = known + 1024;
-    heap->own_most = known + regions + 1024;
     heap->blocks = leak_map(heap->most, sizeof *heap->blocks);
     heap->pending = leak_map(heap->most, sizeof *heap->pending);
-    heap->own = leak_map(heap->own_most, sizeof *heap->own);
     heap->edges = leak_map(EDGES, sizeof *heap->edges);
-    if (heap->blocks == NULL || heap->pending == NULL || heap->own == NULL || heap->edges == NULL) {
+    if (heap->blocks == NULL || heap->pending == NULL || heap->edges == NULL ||
+        !leak_roots_open(&heap->roots, known + regions + 1024)) {
         log_warn("leak_check: no memory for the check");
         return false;
     }
@@ -197,16 +106,14 @@ static bool leak_heap_open(struct leak_heap *heap)
     for (unsigned i = 0; i < arena_count(); i++) {
         lock_take(&arena_at(i)->lock);
         for (struct region *at = arena_at(i)->regions; at != NULL; at = at->next) {
-            own_add(heap, at->start, at->start + at->size);
+            leak_roots_exclude(&heap->roots, at->start, at->start + at->size);
         }
         lock_release(&arena_at(i)->lock);
     }
-    own_add(heap, (uintptr_t)heap->blocks, (uintptr_t)(heap->blocks + heap->most));
-    own_add(heap, (uintptr_t)heap->pending, (uintptr_t)(heap->pending + heap->most));
-    own_add(heap, (uintptr_t)heap->edges, (uintptr_t)(heap->edges + EDGES));
+    exclude_table(heap, heap->blocks, heap->most * sizeof *heap->blocks);
+    exclude_table(heap, heap->pending, heap->most * sizeof *heap->pending);
+    exclude_table(heap, heap->edges, EDGES * sizeof *heap->edges);
     sort_by_first_word(heap->blocks, heap->count, sizeof *heap->blocks);
-    sort_by_first_word(heap->own, heap->own_count, sizeof *heap->own);
-    own_join(heap);
     return true;
 }
 
@@ -342,48 +249,9 @@ static void mark_indirect(struct leak_heap *heap)
     }
 }
 
-/* A mapping without what is the allocator's. */
-static void mark_roots(struct leak_heap *heap, uintptr_t start, uintptr_t end)
+static void mark_root(void *context, uintptr_t start, uintptr_t end)
 {
-    while (start < end) {
-        size_t at = find_before(heap->own, heap->own_count, sizeof *heap->own, start);
-        if (at != heap->own_count && start < heap->own[at].end) {
-            start = heap->own[at].end;
-            continue;
-        }
-        size_t next = at == heap->own_count ? 0 : at + 1;
-        uintptr_t stop = next < heap->own_count ? size_min(heap->own[next].start, end) : end;
-        mark_range(heap, start, stop);
-        start = stop;
-    }
-}
-
-/* So far below the calling thread's stack lies what calls that have returned left there. In a mapping that is known to
- * be that stack all is left over; in others may lie further stacks, or globals if the stack is one. */
-#define STACK_LEFT (64 * KiB)
-
-static void mark_mapping(struct leak_heap *heap, uintptr_t start, uintptr_t end, bool is_stack)
-{
-    uintptr_t stack = heap->stack;
-    if (start <= stack && stack < end) {
-        if (!is_stack && stack - start > STACK_LEFT) {
-            mark_roots(heap, start, stack - STACK_LEFT);
-        }
-        start = stack;
-    }
-    mark_roots(heap, start, end);
-}
-
-/* "START-END rw-p ..."; the stack of the first thread has a name. */
-static void root_line(void *context, char *line)
-{
-    uintptr_t start = text_parse_hex(&line);
-    line += *line == '-';
-    uintptr_t end = text_parse_hex(&line);
-    if (strncmp(line, " rw", 3) == 0 && line[4] == 'p') {
-        ((struct leak_heap *)context)->roots++;
-        mark_mapping(context, start, end, strstr(line, "[stack]") != NULL);
-    }
+    mark_range(context, start, end);
 }
 
 static void mark_slots(struct leak_heap *heap, struct extent *extent)
@@ -557,8 +425,10 @@ static bool leak_mark_all(struct leak_heap *heap)
     uintptr_t word;
     bool can_read = os_read_memory(&heap, &word, sizeof word);
     heap->page_states = os_open_to_read(OS_PAGE_STATES);
+    heap->roots.mark = mark_root;
+    heap->roots.context = heap;
     if (can_read) {
-        os_read_lines(OS_MAPS, root_line, heap);
+        leak_roots_visit(&heap->roots, heap->stack);
         mark_untracked(heap);
         mark_pending(heap);
         mark_indirect(heap);
@@ -566,11 +436,11 @@ static bool leak_mark_all(struct leak_heap *heap)
     if (heap->page_states >= 0) {
         os_close(heap->page_states);
     }
-    if (heap->roots == 0) {
+    if (heap->roots.mappings == 0) {
         log_warn("leaks cannot be checked here: %s",
                  can_read ? OS_MAPS " cannot be read" : "the kernel refuses process_vm_readv");
     }
-    return heap->roots != 0;
+    return heap->roots.mappings != 0;
 }
 
 /* The frames of this function and of those that it calls hold no pointers of the program, but may hold

@@ -24,6 +24,7 @@ struct node {
 static void *global;
 static char *no_elements[2];
 static _Thread_local void *of_thread;
+
 static volatile int is_ready;
 
 static struct {
@@ -74,11 +75,36 @@ static void *wait_for_ever(void *argument)
     return on_stack != argument ? of_thread : NULL;
 }
 
+/* Shared, of the kernel's kinds, and such as are read alone in the end; the larger ones are not read as a whole. */
+static void point_from_memory(void)
+{
+    int file = (int)syscall(SYS_memfd_create, "roots", 0);
+    struct {
+        size_t size;
+        int flags, file, protection;
+    } ways[] = {{4096, MAP_SHARED | MAP_ANONYMOUS, -1, PROT_READ | PROT_WRITE},
+                {4 << 20, MAP_SHARED | MAP_ANONYMOUS, -1, PROT_READ | PROT_WRITE},
+                {4096, MAP_SHARED, file, PROT_READ | PROT_WRITE},
+                {4096, MAP_PRIVATE | MAP_ANONYMOUS, -1, PROT_READ}};
+    for (int i = 0; i < 4; i++) {
+        if ((ways[i].flags & MAP_ANONYMOUS) == 0 && ftruncate(file, ways[i].size) != 0) {
+            continue; /* a kernel without memfd_create */
+        }
+        char *mapping =
+            mmap(NULL, ways[i].size, PROT_READ | PROT_WRITE, ways[i].flags, ways[i].file, 0);
+        if (mapping != MAP_FAILED) {
+            *(void **)(mapping + ways[i].size / 2) = malloc(100000 + i);
+            mprotect(mapping, ways[i].size, ways[i].protection);
+        }
+    }
+}
+
 static void *lose_all(void *argument)
 {
     (void)argument;
     lose();
     lose_rings();
+    point_from_memory(); /* last: the rings lie in the order in which they were allocated */
     clear_stack();
     exit(0);
 }
