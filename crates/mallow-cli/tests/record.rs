@@ -458,19 +458,22 @@ fn what_follows_an_exception_of_new_is_recorded_however_deep() {
         int main() { void *volatile p = ::operator new(1ull << 60, std::nothrow);\n\
         for (int i = 0; i < 3; i++) {\n\
         try { p = ::operator new[](1ull << 60); } catch (const std::bad_alloc &) { run(1); }\n\
-        run(20); }\nreturn p != nullptr; }\n";
-    let Some(program) = compile("c++", folder.path(), source, &["-w", "-x", "c++"]) else { return };
+        run(20); }\n\
+        std::align_val_t far = std::align_val_t(64);\n\
+        try { p = ::operator new(1ull << 60, far); } catch (const std::bad_alloc &) { run(1); }\n\
+        try { p = ::operator new[](1ull << 60, far); } catch (const std::bad_alloc &) { run(1); }\n\
+        return p != nullptr; }\n";
+    let flags = ["-w", "-std=c++17", "-x", "c++"];
+    let Some(program) = compile("c++", folder.path(), source, &flags) else { return };
     for options in [&[][..], &["-a", "mallow"]] {
         let trace = record(options, &[program.to_str().unwrap()]);
         assert_eq!(trace.code, Some(0), "{options:?}: {}", trace.stderr);
         let failed: Vec<Op> =
             trace.calls().filter(|(_, call)| call.failed).map(|(_, call)| call.op).collect();
-        assert_eq!(
-            failed,
-            [Op::NewNothrow, Op::NewArray, Op::NewArray, Op::NewArray],
-            "{options:?}"
-        );
-        assert_eq!((trace.count(7016), trace.count(7017)), (600, 600), "{options:?}");
+        let plain = [Op::NewNothrow, Op::NewArray, Op::NewArray, Op::NewArray];
+        let aligned = [Op::NewAligned, Op::NewArrayAligned];
+        assert_eq!(failed, [&plain[..], &aligned[..]].concat(), "{options:?}");
+        assert_eq!((trace.count(7016), trace.count(7017)), (800, 800), "{options:?}");
         // The memory of the exceptions, too, is there before it is freed.
         trace.check_addresses();
     }

@@ -167,7 +167,9 @@ ALWAYS_INLINE void record_realloc(struct thread *thread, enum message op, const 
 static COLD void record_left(struct thread *thread)
 {
     if (thread->leaving_op != 0) {
-        record(thread, now(), (enum message)thread->leaving_op, 0, thread->leaving_size, NULL, 0);
+        enum message op = (enum message)thread->leaving_op;
+        bool is_aligned = op == OP_NEW_ALIGNED || op == OP_NEW_ARRAY_ALIGNED;
+        record(thread, now(), op, 0, thread->leaving_size, &thread->leaving_alignment, is_aligned);
         thread->leaving_op = 0;
     }
 }

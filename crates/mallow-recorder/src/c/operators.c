@@ -68,17 +68,19 @@ static COLD void *new_without_library(size_t size, size_t alignment, bool may_th
 }
 
 /* What is recorded if the call does not come back. The forms that do not throw may call one that does, and catch it. */
-ALWAYS_INLINE void note_leaving(struct thread *thread, enum message op, size_t size, bool may_throw)
+ALWAYS_INLINE void note_leaving(struct thread *thread, enum message op, size_t size,
+                                size_t alignment, bool may_throw)
 {
     if (may_throw && likely(thread != NULL)) {
         thread->leaving_op = op;
         thread->leaving_size = size;
+        thread->leaving_alignment = alignment;
     }
 }
 
-#define NEW(op, size, may_throw, extra, extra_count, call)                \
+#define NEW(op, size, alignment, may_throw, extra, extra_count, call)     \
     struct thread *thread = enter(FRAME);                                 \
-    note_leaving(thread, op, size, may_throw);                            \
+    note_leaving(thread, op, size, alignment, may_throw);                 \
     void *block = call;                                                   \
     if (likely(thread != NULL)) {                                         \
         thread->leaving_op = 0;                                           \
@@ -94,13 +96,13 @@ ALWAYS_INLINE void note_leaving(struct thread *thread, enum message op, size_t s
     })
 
 #define NEW_PLAIN(op, size, may_throw, function, ...)           \
-    NEW(op, size, may_throw, NULL, 0,                           \
+    NEW(op, size, 0, may_throw, NULL, 0,                        \
         next.function != NULL ? NEW_NEXT(function, __VA_ARGS__) \
                               : new_without_library(size, 0, may_throw))
 
 #define NEW_ALIGNED(op, size, alignment, may_throw, function, ...) \
     uint64_t extra[] = {alignment};                                \
-    NEW(op, size, may_throw, extra, 1,                             \
+    NEW(op, size, alignment, may_throw, extra, 1,                  \
         next.function != NULL ? NEW_NEXT(function, __VA_ARGS__)    \
                               : new_without_library(size, alignment, may_throw))
 

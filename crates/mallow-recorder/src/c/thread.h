@@ -28,10 +28,11 @@ struct thread {
     uint64_t distance;    /* that `until_stack` was drawn with */
     uint64_t random;
     uintptr_t stack_low, stack_top;
-    uint64_t leaving_size; /* of an operator new that may be left by an exception */
-    const void *within;    /* what the last malloc within it gave */
-    uint64_t within_size;  /* 0: nothing */
-    uint32_t leaving_op;   /* 0: there is none */
+    uint64_t leaving_size;      /* of an operator new that may be left by an exception */
+    const void *within;         /* what the last malloc within it gave */
+    uint64_t within_size;       /* 0: nothing */
+    uint64_t leaving_alignment; /* of one with an alignment */
+    uint32_t leaving_op;        /* 0: there is none */
 };
 
 /* Finds room for `count` words, or NULL: the call goes unrecorded. The thread may be another
