@@ -34,6 +34,40 @@ impl Position {
     }
 }
 
+/// A process is left alone so long at least: one that is late each time would hold up each request.
+const REST: Duration = Duration::from_secs(600);
+
+/// The processes that threads were left behind at, until these have come back.
+#[derive(Clone)]
+pub struct LeftAlone {
+    rest: Duration,
+    all: Vec<(Whom, Weak<Position>, Instant)>,
+}
+
+impl Default for LeftAlone {
+    fn default() -> LeftAlone {
+        LeftAlone { rest: REST, all: Vec::new() }
+    }
+}
+
+impl LeftAlone {
+    /// The thread with this position is at it.
+    pub fn add(&mut self, process: Whom, position: &Arc<Position>) {
+        let rest = self.rest;
+        self.all.retain(|(_, at, since)| is_held(at, *since, rest));
+        self.all.push((process, Arc::downgrade(position), Instant::now()));
+    }
+
+    pub fn has(&self, process: &Whom) -> bool {
+        let mut all = self.all.iter();
+        all.any(|(left, at, since)| left == process && is_held(at, *since, self.rest))
+    }
+}
+
+fn is_held(position: &Weak<Position>, since: Instant, rest: Duration) -> bool {
+    position.strong_count() > 0 || since.elapsed() < rest
+}
+
 /// The threads that were left behind.
 #[derive(Default)]
 pub struct Lost(Vec<Weak<Position>>);
@@ -65,6 +99,21 @@ mod tests {
         assert!(!lost.has_room());
         drop(positions);
         assert!(lost.has_room());
+    }
+
+    #[test]
+    fn who_was_left_alone_is_read_again_when_the_thread_is_back() {
+        let (process, other) = ((7, Start::default()), (8, Start::default()));
+        let mut rested = LeftAlone { rest: Duration::ZERO, ..LeftAlone::default() };
+        let mut left_alone = LeftAlone::default();
+        let position = Arc::default();
+        for left_alone in [&mut rested, &mut left_alone] {
+            left_alone.add(process, &position);
+            assert!(left_alone.has(&process) && !left_alone.has(&other));
+        }
+        drop(position);
+        assert!(!rested.has(&process));
+        assert!(left_alone.has(&process), "not at once");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use mallow_process::binding::{Failure, Inspector};
 use mallow_process::heap::{Place, mallow};
 use mallow_process::memory::{Memory, ProcessMemory};
-use mallow_process::position::{Position, Whom};
+use mallow_process::position::{LeftAlone, Position};
 use mallow_process::stat::{Start, Stat, folder};
 use mallow_process::vitals::{self, Limit, Vitals};
 
@@ -151,7 +151,7 @@ pub struct Collector {
     last: Option<(Instant, Arc<Snapshot>)>,
     /// For whoever waits for this, see `reader`.
     position: Arc<Position>,
-    left_alone: Vec<Whom>,
+    left_alone: LeftAlone,
 }
 
 impl Collector {
@@ -165,12 +165,12 @@ impl Collector {
             known: HashMap::new(),
             last: None,
             position: Arc::default(),
-            left_alone: Vec::new(),
+            left_alone: LeftAlone::default(),
         }
     }
 
     /// Tells which process it is at, and leaves some alone.
-    pub fn beside(self, position: Arc<Position>, left_alone: Vec<Whom>) -> Collector {
+    pub fn beside(self, position: Arc<Position>, left_alone: LeftAlone) -> Collector {
         Collector { position, left_alone, ..self }
     }
 
@@ -227,7 +227,7 @@ impl Collector {
     fn may_look_at(&self, pid: u32, vitals: &Vitals) -> bool {
         let process = (pid, vitals.start);
         self.position.set(Some(process));
-        !self.left_alone.contains(&process)
+        !self.left_alone.has(&process)
     }
 
     /// Drops what has ended, and what has another start under the same number.
@@ -404,17 +404,19 @@ mod tests {
     fn who_is_left_alone_is_told_of_without_a_look_at_it() {
         let pid = std::process::id();
         let start = Vitals::read(pid).unwrap().start;
-        let outcome = |left_alone: Vec<Whom>| {
+        let outcome = |process| {
             let position = Arc::new(Position::default());
+            let mut left_alone = LeftAlone::default();
+            left_alone.add(process, &position);
             let collector = Collector::new(Arc::new(Choice::Pids(vec![pid])), 1);
             let snapshot = collector.beside(position, left_alone).snapshot();
             snapshot.targets.iter().map(|target| target.heap.name()).collect::<Vec<_>>()
         };
         let process = Start { time: start.time + 1, ..start };
         let program = Start { places: [0; 3], ..start };
-        assert_eq!(outcome(vec![(pid, process)]), ["other"], "of another process");
-        assert_eq!(outcome(vec![(pid, program)]), ["other"], "of another program");
-        assert_eq!(outcome(vec![(pid, start)]), ["unreadable"]);
+        assert_eq!(outcome((pid, process)), ["other"], "of another process");
+        assert_eq!(outcome((pid, program)), ["other"], "of another program");
+        assert_eq!(outcome((pid, start)), ["unreadable"]);
     }
 
     /// Its name was read of one program, or its file, or both.

@@ -26,7 +26,7 @@ use std::sync::{Arc, mpsc};
 
 use mallow_os::threads;
 use mallow_process::binding::Failure;
-use mallow_process::position::{Position, Whom};
+use mallow_process::position::{LeftAlone, Position};
 use mallow_process::stat::folder;
 use mallow_process::vitals::Vitals;
 use tokio::sync::oneshot;
@@ -88,7 +88,7 @@ fn check(pid: u32) -> Result<()> {
 /// What a thread that reads does, each with a collector of its own.
 fn looks(
     collector: impl Fn() -> Collector + Clone + Send + 'static,
-) -> impl Fn(Arc<Position>, Vec<Whom>) -> Read<Snapshot> + Clone + Send + 'static {
+) -> impl Fn(Arc<Position>, LeftAlone) -> Read<Snapshot> + Clone + Send + 'static {
     move |position, left_alone| {
         let mut collector = collector().beside(position, left_alone);
         Box::new(move || collector.snapshot()) as Read<Snapshot>

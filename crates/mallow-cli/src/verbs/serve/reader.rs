@@ -3,10 +3,10 @@
 //! answered all the same.
 
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mallow_os::threads;
-use mallow_process::position::{Lost, MOST_LOST, Position, Whom};
+use mallow_process::position::{LeftAlone, Lost, MOST_LOST, Position};
 
 use crate::error::Result;
 
@@ -24,7 +24,9 @@ pub struct Reader<F, T> {
     patience: Duration,
     worker: Option<Worker<T>>,
     lost: Lost,
-    left_alone: Vec<Whom>,
+    left_alone: LeftAlone,
+    /// Of threads that have ended where they were. They are kept: such a process is left alone for good.
+    ended: Vec<Arc<Position>>,
     last: Option<Arc<T>>,
 }
 
@@ -47,7 +49,7 @@ struct Worker<T> {
 
 impl<F, T: Send + Sync + 'static> Reader<F, T>
 where
-    F: Fn(Arc<Position>, Vec<Whom>) -> Read<T> + Clone + Send + 'static,
+    F: Fn(Arc<Position>, LeftAlone) -> Read<T> + Clone + Send + 'static,
 {
     pub fn new(make: F) -> Result<Reader<F, T>> {
         let mut reader = Reader {
@@ -55,7 +57,8 @@ where
             patience: LOST_AFTER,
             worker: None,
             lost: Lost::default(),
-            left_alone: Vec::new(),
+            left_alone: LeftAlone::default(),
+            ended: Vec::new(),
             last: None,
         };
         reader.worker = Some(reader.start()?);
@@ -122,43 +125,53 @@ where
 
     fn hear(&mut self) -> Heard {
         let Some(worker) = &self.worker else { return Heard::Lost };
-        match worker.answers.recv_timeout(self.patience) {
+        let begin = Instant::now();
+        let process = match worker.answers.recv_timeout(self.patience) {
             Ok(snapshot) => {
                 self.last = Some(snapshot);
-                Heard::Answer
+                return Heard::Answer;
             }
-            // Its answer is for the next call.
-            Err(mpsc::RecvTimeoutError::Timeout)
-                if worker.position.stuck(self.patience / 2).is_none() =>
-            {
-                Heard::Nothing
-            }
-            Err(_) => {
-                self.left_alone.extend(worker.position.stuck(Duration::ZERO));
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                // Nobody knows whether the worker was stopped too for what is beyond that (Ctrl-Z, a frozen container).
+                let unseen = begin.elapsed().saturating_sub(self.patience);
+                let process = worker.position.stuck(self.patience / 2 + unseen);
+                if process.is_none() {
+                    // Its answer is for the next call.
+                    return Heard::Nothing;
+                }
                 self.lost.add(&worker.position);
-                self.worker = None;
-                Heard::Lost
+                process
             }
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                self.ended.push(worker.position.clone());
+                worker.position.stuck(Duration::ZERO)
+            }
+        };
+        if let Some(process) = process {
+            self.left_alone.add(process, &worker.position);
         }
+        self.worker = None;
+        Heard::Lost
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mallow_process::position::Whom;
     use mallow_process::stat::Start;
 
     const ANSWERS: Whom = (7, Start { time: 1, places: [0; 3] });
     const STUCK: Whom = (8, Start { time: 1, places: [0; 3] });
 
     /// Reads two processes, of which one never answers, unless it is left alone.
-    fn make(position: Arc<Position>, left_alone: Vec<Whom>) -> Read<u32> {
+    fn make(position: Arc<Position>, left_alone: LeftAlone) -> Read<u32> {
         let mut looks = 0;
         Box::new(move || {
             looks += 1;
             for process in [ANSWERS, STUCK] {
                 position.set(Some(process));
-                while process == STUCK && looks > 2 && !left_alone.contains(&process) {
+                while process == STUCK && looks > 2 && !left_alone.has(&process) {
                     std::thread::sleep(Duration::from_secs(60));
                 }
             }
@@ -175,7 +188,7 @@ mod tests {
         assert_eq!(looks(reader.snapshot()), Some(2));
         reader.patience = Duration::from_millis(500);
         assert_eq!(looks(reader.snapshot()), Some(2), "as it was last");
-        assert_eq!(reader.left_alone, [STUCK]);
+        assert!(reader.left_alone.has(&STUCK) && !reader.left_alone.has(&ANSWERS));
         reader.patience = Duration::from_secs(10);
         assert_eq!(looks(reader.snapshot()), Some(2), "by another thread");
         assert_eq!(looks(reader.snapshot()), Some(3));
@@ -195,6 +208,6 @@ mod tests {
         assert_eq!(reader.whole().as_deref(), Some(&2));
         reader.patience = Duration::from_millis(500);
         assert_eq!(reader.whole().as_deref(), Some(&2), "by another thread");
-        assert_eq!(reader.left_alone, [STUCK]);
+        assert!(reader.left_alone.has(&STUCK) && !reader.left_alone.has(&ANSWERS));
     }
 }
