@@ -298,6 +298,26 @@ fn memory_of_mallow_stays_longer_where_it_is_needed_again() {
 }
 
 #[test]
+fn who_uses_no_cpu_time_needs_no_memory_again() {
+    let of = |bytes, ticks| {
+        let purges = mallow::Purges { rounds: 10, calls: 1000, bytes };
+        let refaulted = Some(bytes);
+        let arena = mallow::Arena { dirty_purges: Some(purges), refaulted, ..Default::default() };
+        let limits = [("memory_limit", 0), ("memory_soft_limit", 0), ("dirty_decay_ms", 10_000)];
+        let (options, threads) = (options(&limits), Some(1));
+        let heap = mallow::Heap { arenas: vec![arena], options, threads, ..Default::default() };
+        let mut picture = of_mallow(heap, 0, MIB);
+        let stat = format!("1 (app) S 1 1 1 0 -1 0 1000000 0 0 0 {ticks} 0 0 0 20 0 8 0 100 0 0");
+        picture.process.files.insert("stat", stat);
+        advised(judged(&picture, 100), "MLW3202")
+    };
+    assert_eq!(of(0, 0), None);
+    assert_eq!(of(64 * MIB, 0), None);
+    assert_eq!(of(64 * MIB, 99), None);
+    assert_eq!(of(64 * MIB, 100), Some("MALLOW_CONF=dirty_decay_ms:60000".to_owned()));
+}
+
+#[test]
 fn free_pages_of_mallow_are_held_against_the_limit_of_the_group() {
     const GROUP: Limit = Limit { bytes: 1024 * MIB, used: 1000 * MIB };
     let of = |free, rss, told: &[(&str, i64)], group| {

@@ -14,6 +14,8 @@ use super::{LONG_DECAY_MS, NO_ARENAS, OF, heap, is_limited, near_limit};
 
 /// A program that has run for less has not shown yet what it does.
 const LEAST_S: f64 = 10.0;
+/// Nor one that has used less CPU time.
+const LEAST_CPU_S: f64 = 1.0;
 /// The locks that each arena has, as a process shows them and as a dump calls them.
 const ARENA_LOCKS: [&str; 6] = ["arena", "pool", "purge", "growth", "extents_dirty", "decay_dirty"];
 /// Threads that share an arena before it is worth a thought, and the most arenas that can be set.
@@ -49,7 +51,7 @@ impl Time {
             Some(stat) => (stat.ticks as f64 / TICKS_PER_SECOND, "of CPU time"),
             None => (age, "since the program began"),
         };
-        if age < LEAST_S {
+        if age < LEAST_S || seconds < LEAST_CPU_S {
             return Err(Verdict::Fine);
         }
         Ok(Time { seconds, words, faults: stat.map(|stat| stat.faults) })
@@ -131,6 +133,9 @@ pub fn needed_again(case: &Case) -> Verdict {
     let Some(given_back) = stats.dirty_purges.bytes else {
         return Verdict::Unknown(NO_ARENAS.into());
     };
+    if given_back == 0 {
+        return Verdict::Fine;
+    }
     let time = match Time::of(case) {
         Ok(time) => time,
         Err(verdict) => return verdict,
