@@ -24,8 +24,8 @@ static inline bool refuse_by(struct sock_filter *filter, size_t count)
 /* From now on all other calls end the process, by SIGSYS. False where there are no such filters. */
 static inline bool allow_calls(const int *calls, size_t count)
 {
-    enum { CALLS_MOST = 32 };
-    struct sock_filter filter[CALLS_MOST + 3] = {
+    enum { ALLOWED_MOST = 32 };
+    struct sock_filter filter[ALLOWED_MOST + 3] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
     };
     for (size_t i = 0; i < count; i++) {
