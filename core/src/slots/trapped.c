@@ -107,8 +107,9 @@ static COLD void trapped_block(const struct trap *trap, struct extent *extent, u
     blame_access(&fault, "", trap);
 }
 
-/* A block with another tag than the pointer. If that has the tag of the block, or of the one on either side, it has
- * run over an end; else it is stale. By chance it may have such a tag all the same: then a wrong one is named. */
+/* A block with another tag than the pointer. If that has the tag of the block, or of the one on either side (of the
+ * nearer one first, since both may have it), it has run over an end; else it is stale. By chance it may have such a
+ * tag all the same: then a wrong one is named. */
 static COLD void trapped_tag(const struct trap *trap)
 {
     struct extent *extent = pagemap_find((void *)trap->address);
@@ -120,9 +121,10 @@ static COLD void trapped_tag(const struct trap *trap)
     uintptr_t slot = extent->start + (uintptr_t)index * extent->slab.slot_size;
     uint64_t before = tags_ignore();
     if (trap->tag != 0) {
+        bool is_nearer_to_next = trap->address - slot >= extent->slab.slot_size / 2;
         trapped_block(trap, extent, index);
-        trapped_block(trap, extent, index - 1);
-        trapped_block(trap, extent, index + 1);
+        trapped_block(trap, extent, is_nearer_to_next ? index + 1 : index - 1);
+        trapped_block(trap, extent, is_nearer_to_next ? index - 1 : index + 1);
     }
     if (index < extent->slab.capacity && !slot_number_is_held(extent, index)) {
         struct fault fault = {.block = slot, .size = extent->slab.slot_size, .state = "freed"};

@@ -291,6 +291,28 @@ static void read_in_front(void)
     sink = (void *)(uintptr_t)((volatile char *)behind)[-100];
 }
 
+/* A block between two whose tags are equal, which they are by chance: the nearer one is named. */
+static void read_between_equals(size_t offset)
+{
+    char *behind;
+    volatile char *front;
+    int tries = 0;
+    do {
+        front = with_neighbour(2000, 2 * 2048, &behind);
+    } while (tag_of((const void *)front) != tag_of(behind) && ++tries < 1000);
+    sink = (void *)(uintptr_t)front[2048 + offset];
+}
+
+static void read_first_between(void)
+{
+    read_between_equals(100);
+}
+
+static void read_last_between(void)
+{
+    read_between_equals(1900);
+}
+
 static void write_into_neighbour(void)
 {
     char *behind;
@@ -446,6 +468,8 @@ TEST(overflow_and_underflow)
     check_stopped(read_spare, "(130 bytes): access of byte 14 behind it");
     check_stopped(write_into_neighbour, "(104 bytes): access of byte 16 behind it");
     check_stopped(read_in_front, "underflow of ");
+    check_stopped(read_first_between, "(2000 bytes): access of byte 148 behind it");
+    check_stopped(read_last_between, "(2000 bytes): access of byte 148 in front of it");
     check_stopped(read_given_up, "(200 bytes): access of byte 24 behind it");
 }
 
