@@ -134,14 +134,19 @@ fn a_second_signal_is_the_commands_to_answer_too() {
 /// Nobody reads what is told of a command that has ended.
 #[test]
 fn what_comes_after_the_commands_end_ends_the_tool() {
-    for verb in ["guard", "advise"] {
+    let folder = tempfile::tempdir().unwrap();
+    for verb in ["guard", "advise", "record"] {
         let (_reader, mut writer) = std::io::pipe().unwrap();
         fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
         while writer.write(&[b' '; 4096]).is_ok() {}
         fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
         // A report, and the sentence that nothing could be seen.
         let mut command = mallow(&[verb, "--json", "--", "true"]);
-        command.stdin(Stdio::null()).stdout(writer.try_clone().unwrap()).stderr(writer);
+        command
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone().unwrap())
+            .stderr(writer);
         let mut child = command.process_group(0).spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         let status = loop {

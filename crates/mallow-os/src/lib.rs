@@ -213,8 +213,17 @@ impl Drop for StartPeak {
 
 /// Whether whoever started this process has it ignore a signal.
 pub fn is_ignored(signal: i32) -> bool {
+    is_in_mask("SigIgn:", signal)
+}
+
+/// Whether this process has a handler of a signal.
+pub fn is_caught(signal: i32) -> bool {
+    is_in_mask("SigCgt:", signal)
+}
+
+fn is_in_mask(name: &str, signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = status.lines().find_map(|line| line.strip_prefix(name));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     mask >> (signal - 1) & 1 == 1
 }

@@ -2,42 +2,59 @@
 //! Signals to this process that are meant for the command that it has started.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{is_ignored, is_in_foreground};
+use super::{is_caught, is_ignored, is_in_foreground};
+
+/// No command runs: signals do here what they do by default, but for those that somebody else caught first.
+static IS_OVER: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Those of which that is settled: it is for the whole process, though commands follow each other.
+static SETTLED: Mutex<Vec<Signal>> = Mutex::new(Vec::new());
+
+fn settle(signal: Signal) -> io::Result<()> {
+    let mut settled = SETTLED.lock().expect("nothing panics with it");
+    if !settled.contains(&signal) {
+        if !is_caught(signal as i32) {
+            signal_hook::flag::register_conditional_default(signal as i32, IS_OVER.clone())?;
+        }
+        settled.push(signal);
+    }
+    Ok(())
+}
 
 /// What was caught and not passed on yet. Each has a flag of its own: a service manager sends SIGHUP right behind SIGTERM
-/// (`SendSIGHUP=`), and a command may ignore one of the two.
+/// (`SendSIGHUP=`), and a command may ignore one of the two. Dropped, it is over as by `end`.
 pub struct ForCommand {
     /// In the order of their numbers.
     flags: Vec<(Signal, Arc<AtomicBool>)>,
-    is_over: Arc<AtomicBool>,
 }
 
 impl ForCommand {
-    /// What is ignored here the command ignores too, as under nohup: a handler would not be inherited.
+    /// For one command at a time. What is ignored here the command ignores too, as under nohup: a handler would not be
+    /// inherited.
     pub fn catch(signals: &[Signal]) -> io::Result<ForCommand> {
         let mut wanted = signals.to_vec();
         wanted.retain(|signal| !is_ignored(*signal as i32));
         wanted.sort_unstable_by_key(|signal| *signal as i32);
         let mut flags = Vec::new();
-        let is_over = Arc::new(AtomicBool::new(false));
+        IS_OVER.store(false, Ordering::Relaxed);
         for signal in wanted {
             let flag = Arc::new(AtomicBool::new(false));
-            signal_hook::flag::register_conditional_default(signal as i32, Arc::clone(&is_over))?;
+            settle(signal)?;
             signal_hook::flag::register(signal as i32, Arc::clone(&flag))?;
             flags.push((signal, flag));
         }
-        Ok(ForCommand { flags, is_over })
+        Ok(ForCommand { flags })
     }
 
     /// The command has ended: from now on they do here what they do by default.
     pub fn end(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        IS_OVER.store(true, Ordering::Relaxed);
     }
 
     fn take(&self) -> impl Iterator<Item = Signal> {
@@ -57,6 +74,12 @@ impl ForCommand {
             }
         }
         has_come
+    }
+}
+
+impl Drop for ForCommand {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
