@@ -98,6 +98,7 @@ class TestCounts(unittest.TestCase):
         self.assertEqual(recovered(failed, ["test fails ... FAILED"]), [])
         self.assertEqual(recovered(failed, ["test fails ... ok", "test fails ... FAILED"]), [])
         self.assertEqual(recovered(failed * 2, ["test fails ... ok"]), [])
+        self.assertEqual(recovered(failed * 2, ["test fails ... ok"] * 2), failed * 2)
         self.assertEqual(recovered(failed, []), [])
 
     def in_ci(self, name, *runs):
@@ -107,6 +108,41 @@ class TestCounts(unittest.TestCase):
                        patch.object(tools_test, name, side_effect=runs)):
             change.start()
             self.addCleanup(change.stop)
+
+    def test_a_command_that_failed_is_repeated(self):
+        for status, again, counts in ((0, None, (1, 0, 0)), (77, None, (0, 0, 1)), (1, 0, (1, 0, 0)),
+                                      (1, 1, (0, 1, 0)), (1, 77, (0, 1, 0))):
+            statuses = [status] if again is None else [status, again]
+            with self.subTest(statuses=statuses):
+                self.in_ci("status_of", *statuses)
+                self.assertEqual(tools_test.check("it", "it"), counts)
+                self.assertEqual(tools_test.flaky, ["it"] if again == 0 else [])
+
+    def runner(self, *ends, part=None):
+        """What a runner counts that prints these lines, each time it is run."""
+        self.in_ci("run_read", *((not failed, lines) for failed, *lines in ends))
+        counts = tools_test.run_counted("all", "runner", part=part)
+        return counts, tools_test.flaky, tools_test.run_read.call_args.args
+
+    def test_a_runner_repeats_what_failed(self):
+        first = (1, "FAIL: git (fast): exit status 1", "    FAIL: in vain", "FAIL: git (debug): no end", "ok: perl",
+                 "7 passed, 2 failed, 3 skipped")
+        flaky = ["git (fast)", "git (debug)"]
+        again = self.runner(first, (0, "3 passed, 0 failed, 0 skipped"), part=tools_test.failed_cases)
+        self.assertEqual(again, ((9, 0, 3), flaky, (tools_test.INTERPOSE, "git")))
+        self.assertEqual(self.runner(first, (0, "9 passed, 0 failed, 3 skipped")), ((9, 0, 3), flaky, ("runner",)))
+        for end in ((1, "8 passed, 1 failed, 3 skipped"), (0, "8 passed, 0 failed, 4 skipped"), (1, "it crashed")):
+            self.assertEqual(self.runner(first, end)[:2], ((7, 2, 3), []), end)
+        for end in ("1 passed, 0 failed, 2 skipped", "0 passed, 0 failed, 3 skipped"):
+            self.assertEqual(self.runner(first, (0, end), part=tools_test.failed_cases)[:2], ((7, 2, 3), []), end)
+
+    def test_a_runner_without_an_end_is_repeated_as_a_whole(self):
+        again = self.runner((1, "FAIL: git (fast): no end"), (0, "9 passed, 0 failed"), part=tools_test.failed_cases)
+        self.assertEqual(again, ((9, 0, 0), ["all"], ("runner",)))
+
+    def test_what_a_runner_repeats_by_itself_is_named(self):
+        line = tools_test.FLAKY_LINE.format("test_put")
+        self.assertEqual(self.runner((0, line, f"    {line}", "1 passed, 0 failed"))[:2], ((1, 0, 0), ["test_put"]))
 
     def test_a_target_that_crashed_fails_beside_a_test_that_recovers(self):
         end = ["error: 2 targets failed:", "    `-p one --lib`", "    `-p other --lib`"]
@@ -144,6 +180,10 @@ class TestCounts(unittest.TestCase):
         counts, shown = self.ended(f"=== other\nok: it\n\n{row}\n3 passed, 1 failed, 2 skipped\n")
         self.assertEqual((counts, shown), ((3, 1, 2), f"{row}, beside others"))
         self.assertEqual(self.shown.getvalue(), "=== other\nok: it\n")
+        line = tools_test.FLAKY_LINE.format("git (fast)")
+        with unittest.mock.patch.object(tools_test, "flaky", []):
+            self.ended(f"{line}\n\n{row}\npassed only when repeated: git (fast)\n4 passed, 0 failed, 2 skipped\n")
+            self.assertEqual(tools_test.flaky, ["git (fast)"])
         for text in ("", "no step other\n", "1 passed, 0 failed, 0 skipped\n"):
             self.assertEqual(self.ended(text)[0], tools_test.FAIL, text)
 
