@@ -4,7 +4,7 @@
 # (docs/experiments.md). All of them: make test-redis, and the target soak.
 # kind: direct
 # needs: cmake make cc tclsh timeout
-# timeout: 900
+# timeout: 1800
 . "$CASES/lib.sh"
 
 folder=${MALLOW_REDIS:-$ROOT/build/redis}
@@ -13,13 +13,20 @@ programs=$("$CASES/redis/build" "$folder") || status=$?
 [ "$status" != 77 ] || skip "$programs"
 [ "$status" = 0 ] || fail "Redis was not built"
 
-# suite OPTIONS UNIT ...: in the foreground, so that what a limit leaves behind goes with this case.
-suite() {
+# passes OPTIONS UNIT ...: in the foreground, so that what a limit leaves behind goes with this case.
+passes() {
     options=$1
     shift
     REDIS_OPTIONS="$options" timeout --foreground 400 "$CASES/redis/run-suite" "$folder" "$@" >suite.log 2>&1 ||
-        fail "$*: status $?: $(tail -n 40 suite.log)"
-    grep -q 'All tests passed without errors' suite.log || fail "$*: $(tail -n 40 suite.log)"
+        { echo "status $?" >>suite.log && return 1; }
+    grep -q 'All tests passed without errors' suite.log
+}
+
+# suite OPTIONS UNIT ...: twice if it fails, for some of the tests look at how chance is spread, and at times.
+suite() {
+    passes "$@" && return
+    passes "$@" || fail "$*: $(tail -n 40 suite.log)"
+    echo "flaky: redis_suite failed, and passed when it was repeated" >&2
 }
 
 suite '--tags -slow' unit/type/string unit/type/incr unit/type/list unit/type/set unit/type/zset unit/type/hash \
