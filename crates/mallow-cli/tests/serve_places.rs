@@ -6,8 +6,9 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::common::chance::until;
 use crate::common::{mallow, refuses, run};
 use crate::serve::exchange;
 use nix::sys::signal::{Signal, kill};
@@ -15,17 +16,8 @@ use nix::unistd::Pid;
 
 /// Says that it is alive.
 fn ask(path: &Path) -> String {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Ok(stream) = UnixStream::connect(path) {
-            return exchange(
-                stream,
-                "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
-            );
-        }
-        assert!(Instant::now() < deadline, "no socket");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let stream = until("no socket", || UnixStream::connect(path).ok());
+    exchange(stream, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 }
 
 #[test]
@@ -86,7 +78,7 @@ fn files_for_the_node_exporter_are_whole() {
     let written = || file.metadata().unwrap().modified().unwrap();
     let before = written();
     let mut child = mallow(&words).spawn().unwrap();
-    wait_for("it is written again", || written() > before);
+    until("it is written again", || (written() > before).then_some(()));
     for _ in 0..200 {
         assert!(is_whole(&std::fs::read_to_string(&file).unwrap()));
         std::thread::sleep(Duration::from_millis(5));
@@ -130,15 +122,6 @@ impl Writer {
     }
 }
 
-#[track_caller]
-fn wait_for(what: &str, is_there: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_there() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn what_cannot_be_written_for_a_while_is_written_later() {
     let parent = tempfile::tempdir().unwrap();
@@ -146,13 +129,13 @@ fn what_cannot_be_written_for_a_while_is_written_later() {
     std::fs::create_dir(&folder).unwrap();
     let file = folder.join("mallow.prom");
     let mut writer = Writer::start(&file);
-    wait_for("the file", || file.exists());
+    until("the file", || file.exists().then_some(()));
     std::fs::rename(&folder, &away).unwrap();
     writer.says(&["mallow.prom", "No such file", "tried again"]);
     std::thread::sleep(Duration::from_millis(200));
     std::fs::create_dir(&folder).unwrap();
     writer.says(&["mallow.prom is written again"]);
-    wait_for("the file again", || file.exists());
+    until("the file again", || file.exists().then_some(()));
     writer.ends();
 }
 

@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
+use crate::common::chance::until;
 use crate::common::mallow;
 use crate::common::program::Program;
 use crate::common::push::Collector;
@@ -58,17 +58,6 @@ fn query(prometheus: &str, expression: &str) -> Vec<Value> {
     let answer: Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(answer["status"], "success", "{expression}: {answer}");
     answer["data"]["result"].as_array().unwrap().clone()
-}
-
-fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(120);
-    loop {
-        if let Some(found) = ready() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
 }
 
 struct Scene {

@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::program::comes_to_rest;
 use crate::common::{compile, json, mallow, other_allocator, ran, run};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -114,7 +115,7 @@ fn programs_in_folders_of_any_name_are_examined() {
     std::fs::copy("/bin/sleep", odd.join("sleep")).unwrap();
     let mut child = Command::new(odd.join("sleep")).arg("60").spawn().unwrap();
     let pid = child.id().to_string();
-    std::thread::sleep(Duration::from_millis(300));
+    comes_to_rest(&child);
     let (verified, explained) = (run(&["verify", &pid]), run(&["explain", &pid]));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -133,7 +134,7 @@ fn a_program_has_the_name_that_it_was_started_as() {
     std::fs::copy("/bin/sleep", &file).unwrap();
     std::os::unix::fs::symlink(&file, &link).unwrap();
     let mut child = Command::new(&link).arg("60").spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(300));
+    comes_to_rest(&child);
     let running = run(&["verify", &child.id().to_string()]);
     child.kill().unwrap();
     child.wait().unwrap();

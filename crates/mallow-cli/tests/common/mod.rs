@@ -2,6 +2,7 @@
 //! What the tests of the command share: running it, and building programs to run it on.
 
 pub mod browser;
+pub mod chance;
 pub mod daemon;
 pub mod disk;
 pub mod program;

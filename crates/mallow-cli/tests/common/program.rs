@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+use super::chance::until;
 use super::{compile, json, mallow, run};
 
 /// Holds 30 MB in blocks of 1,000 bytes, in two threads' arenas, and goes on allocating.
@@ -41,6 +42,17 @@ impl Drop for Running {
     }
 }
 
+/// Waits until it rests: a program that only waits has been loaded by then.
+#[track_caller]
+pub fn comes_to_rest(child: &Child) {
+    let stat = format!("/proc/{}/stat", child.id());
+    until("it does not rest", || {
+        let state = std::fs::read_to_string(&stat).unwrap();
+        assert!(!state.contains(") Z "), "it ended: {state}");
+        state.contains(") S ").then_some(())
+    });
+}
+
 /// A running program, and what it said about itself.
 pub struct Program {
     pub child: Running,
@@ -60,15 +72,7 @@ impl Program {
     #[track_caller]
     pub fn at_rest(command: &mut Command) -> Program {
         let program = Program::start(command);
-        let stat = format!("/proc/{}/stat", program.child.id());
-        loop {
-            let state = std::fs::read_to_string(&stat).unwrap();
-            assert!(!state.contains(") Z "), "it ended: {command:?}");
-            if state.contains(") S ") {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        comes_to_rest(&program.child);
         program
     }
 
