@@ -263,9 +263,10 @@ fn login_shell_of_a_system_gets_the_allocator() {
          echo mounted >&2\n\
          $MALLOW enable --global -a {name} >&2\n\
          sh -lc 'sh -c \"\\$MALLOW verify --expect {name} --no-children \\$\\$; exit \\$?\"' >&2\n\
-         sh -lc 'exec sleep 50' & sleep 0.3\n\
-         $MALLOW status --json\n\
-         kill $!\n\
+         sh -lc 'exec sleep 300' >/dev/null 2>&1 &\n\
+         for try in $(seq 600); do seen=$($MALLOW status --json)\n\
+         case $seen in *'\"served_by\": \"{name}\"'*) break;; esac; sleep 0.1; done\n\
+         printf '%s\\n' \"$seen\"; kill $!\n\
          $MALLOW disable --global >&2\n\
          test ! -e /etc/profile.d/mallow.sh && test ! -e /var/lib/mallow\n\
          mount -o remount,ro /etc\n\
