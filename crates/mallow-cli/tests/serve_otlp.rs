@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::common::chance::own_listener;
 use crate::common::program::{HOLDS, Program};
 use crate::common::push::{Collector, LONG, Pushed, Server, answer, collector, get, listen, taken};
 use crate::common::{certificate, compile, mallow, refuses};
@@ -175,9 +176,8 @@ fn a_collector_is_sent_what_metrics_says() {
 
 #[test]
 fn a_collector_that_comes_late_is_found() {
-    let (listener, url) = listen();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    let address = own_listener().local_addr().unwrap();
+    let url = format!("http://{address}");
     let own = std::process::id().to_string();
     let server = Server::start(&["--otlp", &url, "--pid", &own, "--interval", "200ms"]);
     server.says("Nothing is pushed to");

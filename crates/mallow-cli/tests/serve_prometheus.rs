@@ -3,11 +3,11 @@
 //! dashboard ask; promtool finds nothing wrong with the metrics, and the alerts hold what they say.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::common::chance::until;
+use crate::common::chance::{own_listener, until};
 use crate::common::mallow;
 use crate::common::program::Program;
 use crate::common::push::Collector;
@@ -102,8 +102,7 @@ impl Scene {
     }
 
     fn prometheus_with(&self, name: &str, config: &str, options: &[&str]) -> (Killed, String) {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let address = format!("127.0.0.1:{port}");
+        let address = own_listener().local_addr().unwrap().to_string();
         let file = self.folder.path().join(name);
         std::fs::write(&file, config).unwrap();
         let child = Command::new("prometheus")

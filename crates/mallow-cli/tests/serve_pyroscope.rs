@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::common::chance::own_listener;
 use crate::common::program::{Running, profiled};
 use crate::common::push::{LONG, Pushed, Server, answer, collector, listen};
 use crate::common::refuses;
@@ -119,7 +119,7 @@ fn the_service_of_pyroscope_reads_what_is_pushed() {
     }
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = profiled(folder.path(), "") else { return };
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = own_listener().local_addr().unwrap().to_string();
     let mut child = Command::new(receiver).arg(&free).stdout(Stdio::piped()).spawn().unwrap();
     let stdout = child.stdout.take().unwrap();
     let _receiver = Running(child);

@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::chance::own_listener;
 use crate::common::program::comes_to_rest;
 use crate::common::{compile, json, mallow, other_allocator, ran, run};
 use nix::sys::signal::{Signal, kill};
@@ -662,7 +663,7 @@ fn a_server_is_ready_when_it_takes_connections() {
         else:\n    server = socket.create_server(('127.0.0.1', int(place)))\nserver.listen()\n\
         while True: server.accept()\n";
     std::fs::write(&script, text).unwrap();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = own_listener();
     let port = free.local_addr().unwrap().port().to_string();
     let words = |place: &str, ready: &str| {
         let server = format!("python3 {} {place}", script.display());

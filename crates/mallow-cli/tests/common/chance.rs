@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! What keeps chance and a busy machine out of the tests.
 
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// Nothing that works takes a part of it, but for a heap that `mallow serve` leaves alone for a minute.
@@ -16,5 +18,18 @@ pub fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
         }
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// On a port that nobody takes when this listener has ended: Linux gives out others to who asks for any (from 32,768
+/// on), and each test has its own.
+pub fn own_listener() -> TcpListener {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 10_000 + u16::try_from(std::process::id() % 200).unwrap() * 100;
+    loop {
+        let port = first + NEXT.fetch_add(1, Ordering::Relaxed);
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+            return listener;
+        }
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
+use super::chance::own_listener;
 use super::mallow;
 use super::program::Running;
 
@@ -173,8 +174,7 @@ impl Collector {
         let text = std::fs::read_to_string(here.join("packaging/fleet/otel-collector.yml"));
         let mut text = text.unwrap();
         let mut free = |place: &str| {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = listener.local_addr().unwrap().to_string();
+            let address = own_listener().local_addr().unwrap().to_string();
             assert!(text.contains(place), "{text}");
             text = text.replace(place, &address);
             address
