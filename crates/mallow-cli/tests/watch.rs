@@ -4,15 +4,17 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::common::{json, refuses, run};
+use crate::common::chance::{LONGER, one_succeeds, until};
+use crate::common::{Ran, json, refuses, run};
 use serde_json::Value;
 
-/// 20 MiB more in each of three steps, 0.4 s apart, and 40 MiB given back in the end.
+/// 20 MiB more in each of three steps, 0.4 s apart unless it is told how many ms, and 40 MiB given back in the end.
 const STEPS: &str = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
-    int main(void) { char *p[3]; for (int i = 0; i < 3; i++) { p[i] = malloc(20 << 20); \
-    memset(p[i], 1, 20 << 20); usleep(400000); } free(p[0]); free(p[1]); usleep(400000); \
+    int main(int count, char **words) { int step = 1000 * (count > 1 ? atoi(words[1]) : 400); \
+    char *p[3]; for (int i = 0; i < 3; i++) { p[i] = malloc(20 << 20); \
+    memset(p[i], 1, 20 << 20); usleep(step); } free(p[0]); free(p[1]); usleep(step); \
     return 3; }\n";
 
 fn steps(folder: &Path) -> String {
@@ -24,6 +26,18 @@ fn mib(value: &Value) -> f64 {
     value.as_f64().unwrap() / f64::from(1 << 20)
 }
 
+/// Watches this script until the time is over, which is longer where the script has not written to the file by then;
+/// with what it wrote.
+#[track_caller]
+fn watched(script: &str, file: &Path) -> (Ran, String) {
+    one_succeeds(LONGER, |seconds| {
+        let time = format!("{seconds}s");
+        let ran = run(&["watch", "-d", &time, "-i", "50ms", "--json", "--", "sh", "-c", script]);
+        let written = std::fs::read_to_string(file).unwrap_or_default();
+        if written.ends_with('\n') { Ok((ran, written)) } else { Err(ran.stderr) }
+    })
+}
+
 #[test]
 fn a_child_that_will_not_end_is_ended_with_the_command() {
     let folder = tempfile::tempdir().unwrap();
@@ -32,9 +46,8 @@ fn a_child_that_will_not_end_is_ended_with_the_command() {
         "sh -c 'trap \"\" TERM; echo $$ > {}; while :; do sleep 0.1; done' & wait",
         file.display()
     );
-    let ran = run(&["watch", "-d", "500ms", "-i", "100ms", "--", "sh", "-c", &script]);
+    let (ran, pid) = watched(&script, &file);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let pid = std::fs::read_to_string(file).unwrap();
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
 }
@@ -43,16 +56,19 @@ fn a_child_that_will_not_end_is_ended_with_the_command() {
 fn steps_are_seen() {
     let folder = tempfile::tempdir().unwrap();
     let program = steps(folder.path());
-    let ran = run(&["watch", "-i", "40ms", "--json", "--", &program]);
-    assert_eq!(ran.code, Some(3), "the command's own exit code: {}", ran.stderr);
-    let report = json(&ran);
+    let report = one_succeeds(LONGER, |times| {
+        let step = (400 * times).to_string();
+        let ran = run(&["watch", "-i", "40ms", "--json", "--", &program, &step]);
+        assert_eq!(ran.code, Some(3), "the command's own exit code: {}", ran.stderr);
+        let report = json(&ran);
+        let rss = &report["summary"]["rss"];
+        let (average, peak, end) = (mib(&rss["average"]), mib(&rss["peak"]), mib(&rss["end"]));
+        let is_seen = (60.0..64.0).contains(&peak) && (20.0..24.0).contains(&end);
+        let is_right = is_seen && average > 25.0 && average < 55.0;
+        if is_right { Ok(report) } else { Err(rss.to_string()) }
+    });
     assert_eq!(report["schema"], "mallow.watch/1");
     assert_eq!(report["ending"], "ended with exit code 3");
-    let rss = &report["summary"]["rss"];
-    let (average, peak, end) = (mib(&rss["average"]), mib(&rss["peak"]), mib(&rss["end"]));
-    assert!((60.0..64.0).contains(&peak), "{peak}");
-    assert!((20.0..24.0).contains(&end), "{end}");
-    assert!(average > 25.0 && average < 55.0, "{average}");
     assert!(report["summary"]["minor_faults"].as_u64().unwrap() > 60 * 256 / 2);
     assert_eq!(report["allocator"], "glibc");
     let used = mib(&report["summary"]["heap_used"]["peak"]);
@@ -63,12 +79,16 @@ fn steps_are_seen() {
 fn children_are_added_up() {
     let folder = tempfile::tempdir().unwrap();
     let program = steps(folder.path());
-    let script = format!("{program} & {program}; wait; exit 0");
-    let report = json(&run(&["watch", "-i", "40ms", "--json", "--", "/bin/sh", "-c", &script]));
-    let peak = mib(&report["summary"]["rss"]["peak"]);
-    assert!((100.0..135.0).contains(&peak), "{peak}");
-    let most = report["samples"].as_array().unwrap().iter().map(|s| s["processes"].as_u64()).max();
-    assert!(most.flatten() >= Some(3));
+    one_succeeds(LONGER, |times| {
+        let step = 400 * times;
+        let script = format!("{program} {step} & {program} {step}; wait; exit 0");
+        let report = json(&run(&["watch", "-i", "40ms", "--json", "--", "/bin/sh", "-c", &script]));
+        let peak = mib(&report["summary"]["rss"]["peak"]);
+        let samples = report["samples"].as_array().unwrap().iter();
+        let most = samples.map(|sample| sample["processes"].as_u64()).max().flatten();
+        let is_right = (100.0..135.0).contains(&peak) && most >= Some(3);
+        if is_right { Ok(()) } else { Err(format!("{peak} MiB, {most:?} processes")) }
+    });
 }
 
 #[test]
@@ -148,16 +168,10 @@ fn command_ends_with_the_watch() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
     let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
-    let ran =
-        run(&["watch", "-i", "50ms", "--duration", "600ms", "--json", "--", "sh", "-c", &script]);
+    let (ran, child) = watched(&script, &file);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(json(&ran)["ending"], "was still running when the time was over");
-    let child = std::fs::read_to_string(file).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while !is_gone(child.trim()) {
-        assert!(Instant::now() < deadline, "the command's child is still there");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the command's child is gone", || is_gone(child.trim()).then_some(()));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What keeps chance and a busy machine out of the tests.
 
+use std::fmt::Debug;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
@@ -19,6 +20,22 @@ pub fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Times, or how many times as long, for what has to be seen or to come about while something runs. The first does but
+/// on a busy machine.
+pub const LONGER: [u32; 3] = [1, 10, 60];
+
+/// What comes of the first attempt that succeeds. What is broken succeeds in none.
+#[track_caller]
+pub fn one_succeeds<W: Copy + Debug, T>(
+    ways: impl IntoIterator<Item = W>,
+    mut attempt: impl FnMut(W) -> Result<T, String>,
+) -> T {
+    let mut tries = ways.into_iter().map(|way| {
+        attempt(way).inspect_err(|why| println!("attempt {way:?} does not succeed: {why}"))
+    });
+    tries.find_map(Result::ok).expect("an attempt that succeeds")
 }
 
 /// On a port that nobody takes when this listener has ended: Linux gives out others to who asks for any (from 32,768
