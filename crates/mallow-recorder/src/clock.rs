@@ -146,15 +146,20 @@ mod tests {
         assert_eq!(at_once(|| readings.next().unwrap_or_default()), (30_020, 500));
     }
 
+    /// Whoever is interrupted between the two clocks measures something else: of ten times one is right.
     #[test]
     fn time_passes_as_it_does() {
         for clock in [Clock::choose(), Clock::System] {
-            let timeline = Timeline::start(clock);
-            let before = timeline.now();
-            let start = std::time::Instant::now();
-            std::thread::sleep(Duration::from_millis(50));
-            let (real, measured) = (start.elapsed().as_nanos() as u64, timeline.now() - before);
-            assert!(measured.abs_diff(real) < real / 20, "{clock:?}: {measured} and {real}");
+            let is_right = |_| {
+                let timeline = Timeline::start(clock);
+                let before = timeline.now();
+                let start = std::time::Instant::now();
+                std::thread::sleep(Duration::from_millis(50));
+                let (real, measured) = (start.elapsed().as_nanos() as u64, timeline.now() - before);
+                println!("{clock:?}: {measured} and {real}");
+                measured.abs_diff(real) < real / 20
+            };
+            assert!((0..10).any(is_right), "{clock:?}");
         }
     }
 }
