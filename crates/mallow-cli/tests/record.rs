@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::common::chance::{LONGER, one_succeeds};
 use crate::common::recording::{LIVES, Trace, lives, record};
 use crate::common::{compile, is_root, mallow, ran, run};
 use mallow_stats::figures::counted;
@@ -148,21 +149,24 @@ fn short_lived_threads_reuse_their_memory() {
     assert!(trace.stderr.contains("none were dropped"), "{}", trace.stderr);
 }
 
-/// A daemon goes on when the command has ended, and has allocated nothing by then.
+/// A daemon goes on when the command has ended, and has allocated nothing by then. Nobody waits for its end: it has
+/// none of the pipes.
 #[test]
 fn what_goes_on_behind_the_command_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("t.trace");
     let file = file.to_str().unwrap();
     for _ in 0..3 {
-        let ran = run(&["record", "-o", file, "--", "sh", "-c", "sleep 2 & exit 0"]);
+        let script = "sleep 30 >/dev/null 2>&1 & exit 0";
+        let ran = run(&["record", "-o", file, "--", "sh", "-c", script]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         assert!(ran.stderr.contains("1 process of the command still runs"), "{}", ran.stderr);
     }
     // One has no recorder while its loader is at work, which is to be told from none, as here.
     let source = "#include <spawn.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
         extern char **environ;\nint main(int count, char **arguments) {\n\
-        char *none[] = {\"none\", NULL};\nif (count < 2) return sleep(2) != 0;\nfree(malloc(1));\n\
+        char *none[] = {\"none\", NULL};\n\
+        if (count < 2) return close(1) != 0 || close(2) != 0 || sleep(30) != 0;\nfree(malloc(1));\n\
         return posix_spawn(&count, arguments[1], NULL, NULL, none, environ); }\n";
     let of_sleeper = tempfile::tempdir().unwrap();
     let Some(sleeper) = compile("cc", of_sleeper.path(), source, &["-static"]) else { return };
@@ -244,9 +248,16 @@ fn a_pid_namespace_of_its_own() {
     assert!(processes.iter().all(|process| process.pid > 1), "{processes:?}");
     assert_eq!(processes.last().unwrap().command.last().unwrap(), "threads");
     // Of another /proc nothing can be read, and nothing is recorded: that is said.
-    let script = "sleep 2 & wait";
-    let trace = record(&[], &[&unshared[..], &["--mount-proc", "bash", "-c", script]].concat());
-    assert!(trace.stderr.contains("not recorded (bash"), "{}", trace.stderr);
+    one_succeeds(LONGER, |times| {
+        let script = format!("sleep {} & wait", 2 * times);
+        let command = ["--mount-proc", "bash", "-c", &script];
+        tells("not recorded (bash", record(&[], &[&unshared[..], &command].concat()))
+    });
+}
+
+/// The trace, if these words were said of it.
+fn tells(words: &str, trace: Trace) -> Result<Trace, String> {
+    if trace.stderr.contains(words) { Ok(trace) } else { Err(trace.stderr) }
 }
 
 /// An argument of the program, its exit code, and how many allocations it makes of which sizes.
@@ -611,20 +622,24 @@ fn processes_in_turn_do_not_live_beside_each_other() {
 /// exec, and a recorded one that only sleeps.
 #[test]
 fn processes_without_the_recorder_are_told_of() {
-    let script = "env -i sleep 6 & sh -c 'sleep 0.1; exec env -u LD_PRELOAD tail --pid=$0 -f /dev/null' $$ & \
-        sleep 4; kill %1; exit 0";
-    let trace = record(&[], &["bash", "-c", script]);
-    assert!(
-        trace.stderr.contains("at least 2 processes not recorded (sleep, tail), which"),
-        "{}",
-        trace.stderr
-    );
+    let trace = one_succeeds(LONGER, |times| {
+        let script = format!(
+            "env -i sleep 600 & \
+             sh -c 'sleep 0.1; exec env -u LD_PRELOAD tail --pid=$0 -f /dev/null' $$ & \
+             sleep {}; kill %1; exit 0",
+            4 * times
+        );
+        let trace = record(&[], &["bash", "-c", &script]);
+        tells("at least 2 processes not recorded (sleep, tail), which", trace)
+    });
     assert!(!trace.stderr.contains("none were dropped"), "{}", trace.stderr);
     if is_root() {
-        let user =
-            "setpriv --reuid 65534 --regid 65534 --clear-groups sleep 6 & sleep 3; kill %1; exit 0";
-        let trace = record(&[], &["bash", "-c", user]);
-        assert!(trace.stderr.contains("not recorded (sleep), which"), "{}", trace.stderr);
+        one_succeeds(LONGER, |times| {
+            let user = "setpriv --reuid 65534 --regid 65534 --clear-groups sleep 600";
+            let script = format!("{user} & sleep {}; kill %1; exit 0", 3 * times);
+            let trace = record(&[], &["bash", "-c", &script]);
+            tells("not recorded (sleep), which", trace)
+        });
     }
     let trace = record(&[], &["bash", "-c", "sleep 1.2 & sleep 1.2; wait"]);
     assert!(trace.stderr.contains("none were dropped"), "{}", trace.stderr);
