@@ -204,6 +204,8 @@ def check_row(row, mode, library, client):
     setting, shows, (without_words, without), (with_words, with_) = row
     arguments = [shows]
     environment = {"LD_PRELOAD": library}
+    if mode == "secure":  # a guarded block cannot be read when it is free
+        environment["MALLOW_CONF"] = "guard_sample:0"
     if mode == "debug":
         arguments.append(BLOCKS_OF_DEBUG)
         environment["MALLOW_CONF"] = "quarantine:0,guard_first:0,guard_sample:0"
