@@ -34,8 +34,17 @@ def expectation(source, mode):
     return kind, text
 
 
-def run(program, library):
+def environment_of(source, mode, library):
+    """The secure build guards one small block of 5000, and tells of its misuse by other sentences, or not at all: here
+    it guards one of very many. With none at all it would not tell of traps. A program that has settings of its own
+    adds this one where it matters."""
     environment = dict(os.environ, LD_PRELOAD=str(library))
+    if mode == "secure" and "MALLOW_CONF" not in source.read_text():
+        environment["MALLOW_CONF"] = "guard_sample:1000000000"
+    return environment
+
+
+def run(program, environment):
     try:
         done = subprocess.run([program], env=environment, capture_output=True, text=True,
                               errors="replace", timeout=TIME_LIMIT_S)
@@ -73,7 +82,8 @@ def main():
     failed = 0
     for source in sorted(sources):
         kind, text = expectation(source, mode)
-        code, sentences, errors = run(directory / f"misuse_{source.stem}", library)
+        environment = environment_of(source, mode, library)
+        code, sentences, errors = run(directory / f"misuse_{source.stem}", environment)
         wrong = problem(kind, text, code, sentences, errors)
         failed += wrong is not None
         print(f"{'FAIL' if wrong else 'ok  '} {source.stem}: "

@@ -96,9 +96,9 @@ int main(int count, char **words)
     }
     int failed = 0;
     for (level = 1; level <= 4; level++) {
-        char setting[] = "security:0";
+        char setting[64];
         char number[] = {(char)('0' + level), 0};
-        setting[sizeof setting - 2] = number[0];
+        snprintf(setting, sizeof setting, "security:%d,guard_sample:0", level);
         setenv("MALLOW_CONF", setting, 1);
         pid_t child = fork();
         if (child == 0) {
