@@ -47,18 +47,12 @@ static void *work(void *unused)
     return unused;
 }
 
-static long now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* Resident beside the notes that the debug build keeps of blocks, which stay for those that come next. */
+/* Resident, or in swap, beside the notes that the debug build keeps of blocks, which stay for those that come next. */
 static long resident(void)
 {
     size_t notes = promise_is_mode("debug") ? promise_stat("metadata") : 0;
-    return (long)promise_field("status", "VmRSS:") - (long)notes;
+    size_t pages = promise_field("status", "VmRSS:") + promise_field("status", "VmSwap:");
+    return (long)pages - (long)notes;
 }
 
 int main(void)
@@ -83,14 +77,14 @@ int main(void)
     give(small, SMALL_BLOCKS);
     give(large, LARGE_BLOCKS);
 
-    long freed_ms = now_ms(), waited_ms = 0, kept = resident() - before;
+    long freed_ms = promise_now_ms(), waited_ms = 0, kept = resident() - before;
     for (int looks = 0; kept > burst / 20; looks++) {
         if (waited_ms >= decay_ms + GRACE_MS + PATIENCE_MS && looks >= LOOKS) {
             break;
         }
         promise_sleep_ms(LOOK_MS);
         kept = resident() - before;
-        waited_ms = now_ms() - freed_ms;
+        waited_ms = promise_now_ms() - freed_ms;
     }
     is_over = true;
     if (has_traffic) {

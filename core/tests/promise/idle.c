@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Promise 6: memory freed by a burst is back at the kernel within the decay time as long as the
- * program makes any allocator call, and with purge_thread also when it makes none.
+ * program makes any allocator call, and with purge_thread also when it makes none. The test tells the time, and fails
+ * if it is not back after a minute.
  *
  * The notes that the debug build keeps of blocks stay for those that come next, so they do not count. So do
  * descriptors, which in the secure build have bits for each slot: it may keep 2 MiB more.
@@ -54,18 +55,30 @@ static void *call(void *unused)
     return unused;
 }
 
-static void wait_for(long decay_ms, bool calls)
+static void call_once(void)
 {
-    for (long waited = 0; waited < decay_ms * 2 + 1500; waited += 50) {
-        promise_sleep_ms(50);
-        pthread_t thread;
-        if (calls && shapes[shape].by_threads) {
-            CHECK_EQ(pthread_create(&thread, NULL, call, NULL), 0);
-            pthread_join(thread, NULL);
-        } else if (calls) {
-            call(NULL);
-        }
+    pthread_t thread;
+    if (shapes[shape].by_threads) {
+        CHECK_EQ(pthread_create(&thread, NULL, call, NULL), 0);
+        pthread_join(thread, NULL);
+    } else {
+        call(NULL);
     }
+}
+
+/* Until no more than that is resident, or for long. Returns what is. */
+static size_t wait_until(size_t at_most, bool calls)
+{
+    size_t now = SIZE_MAX;
+    for (long end = promise_now_ms() + PROMISE_PATIENCE_MS;
+         now > at_most && promise_now_ms() < end;) {
+        promise_sleep_ms(50);
+        if (calls) {
+            call_once();
+        }
+        now = promise_field("status", "VmRSS:");
+    }
+    return now;
 }
 
 static void run(const char *settings)
@@ -88,14 +101,14 @@ static void run(const char *settings)
         pthread_join(threads[i], NULL);
     }
     size_t peak = promise_field("status", "VmHWM:");
-    wait_for(decay_ms, calls);
-    size_t after = promise_field("status", "VmRSS:");
-    size_t notes = promise_is_mode("debug") ? promise_stat("metadata") - notes_before : 0;
-    printf("%s, %s: %zu KiB before the burst, %zu at its peak\n", settings, shapes[shape].name,
-           before / KIB, peak / KIB);
-    promise_at_most("memory kept after twice the decay time",
-                    after > before + notes ? (after - before - notes) / KIB : 0,
-                    promise_is_mode("secure") ? 10 * KIB : 8 * KIB, "KiB");
+    size_t may_keep = promise_is_mode("secure") ? 10 * MIB : 8 * MIB;
+    before += promise_is_mode("debug") ? promise_stat("metadata") - notes_before : 0;
+    long start = promise_now_ms();
+    size_t after = wait_until(before + may_keep, calls);
+    printf("%s, %s: %zu KiB before the burst, %zu at its peak, waited %ld ms\n", settings,
+           shapes[shape].name, before / KIB, peak / KIB, promise_now_ms() - start);
+    promise_at_most("memory kept", after > before ? (after - before) / KIB : 0, may_keep / KIB,
+                    "KiB");
 }
 
 int main(void)

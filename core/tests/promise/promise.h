@@ -123,6 +123,16 @@ static inline void promise_at_most(const char *what, size_t figure, size_t limit
     CHECK_MSG(figure <= limit, "%s: %zu %s", what, figure, unit);
 }
 
+/* So long a test waits for what must come at last: a busy machine may need it. */
+enum { PROMISE_PATIENCE_MS = 60000 };
+
+static inline long promise_now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 static inline void promise_sleep_ms(long ms)
 {
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
