@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 
 /* So much that what the working threads have at a time is under the 3 %. */
-enum { SLOTS = 20000, LARGE = 200, HUGE = 3, TRIES = 1000 };
+enum { SLOTS = 20000, LARGE = 200, HUGE = 3 };
 
 struct figures {
     uint64_t slots, large, huge, cached; /* bytes with the program, or kept by heaps */
@@ -199,11 +199,17 @@ static void read_figures(struct figures *figures)
     for (uint64_t i = 0; i < count; i++) {
         uint64_t arena = root("arenas") + i * field("sizeof.arena")->size;
         struct figures sum;
-        unsigned tries = 0;
-        do {
+        long end = promise_now_ms() + PROMISE_PATIENCE_MS;
+        for (unsigned tries = 1;; tries++) {
             sum = *figures;
-            CHECK_MSG(++tries < TRIES, "arena %d never came to rest", (int)i);
-        } while (!add_arena(&sum, arena));
+            if (add_arena(&sum, arena)) {
+                break;
+            }
+            CHECK_MSG(promise_now_ms() < end, "arena %d never came to rest", (int)i);
+            if (tries % 50 == 0) {
+                promise_sleep_ms(1);
+            }
+        }
         *figures = sum;
     }
     for (uint64_t heap = word_at(root("heaps"), 8); heap != 0; heap = get(heap, "heap.next")) {
@@ -335,8 +341,9 @@ static void observe(pid_t pid, const char *when, uint64_t address)
     read_figures(&figures);
     /* Slots that move from slabs into lists while both are read count wrongly; the next time others
      * may. */
-    for (unsigned tries = 1; is_working && !is_near(figures.slots, slot_bytes) && tries < 10;
-         tries++) {
+    for (long end = promise_now_ms() + PROMISE_PATIENCE_MS;
+         is_working && !is_near(figures.slots, slot_bytes) && promise_now_ms() < end;) {
+        promise_sleep_ms(10);
         figures = (struct figures){0};
         read_figures(&figures);
     }
