@@ -44,7 +44,7 @@ static void *fork_first(void *unused)
 
 int main(void)
 {
-    alarm(20); /* a deadlock ends the program */
+    alarm(60); /* a deadlock ends the program */
     fork_first(NULL);
     for (int i = 0; i < 10; i++) {
         pthread_t thread;

@@ -48,7 +48,7 @@ static void fork_and_wait(void)
 static int attempt(void)
 {
     pthread_t threads[READERS + 1];
-    alarm(20); /* a hang ends the program */
+    alarm(60); /* a hang ends the program */
     CHECK_EQ(pthread_barrier_init(&start, NULL, READERS + 2), 0);
     CHECK_EQ(pthread_create(&threads[READERS], NULL, flush_all, NULL), 0);
     for (int i = 0; i < READERS; i++) {

@@ -22,7 +22,7 @@ static void allocate(void)
 
 int main(void)
 {
-    alarm(20); /* a deadlock ends the program */
+    alarm(60); /* a deadlock ends the program */
     if (pthread_atfork(allocate, allocate, allocate) != 0) {
         return 1;
     }

@@ -31,7 +31,7 @@ static void fork_here(int signal)
     (void)signal;
     pid_t child = fork();
     if (child == 0) {
-        alarm(20);
+        alarm(60);
         is_child = 1;
         if (!child_goes_on) {
             _exit(0);
@@ -45,7 +45,7 @@ static void fork_here(int signal)
     }
     CHECK_EQ(status, 0);
     forks = forks + 1;
-    alarm(20); /* a hang ends the program */
+    alarm(60); /* a hang ends the program */
     signal_in(1000);
     errno = saved;
 }

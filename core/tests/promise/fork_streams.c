@@ -76,11 +76,11 @@ int main(void)
     }
     int forks = promise_rounds(500, 20000);
     for (int i = 0; i < forks; i++) {
-        alarm(20); /* a hang ends the program */
+        alarm(60); /* a hang ends the program */
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            alarm(20);
+            alarm(60);
             open_and_close_once(path);
             fflush(NULL);
             _exit(0);

@@ -28,17 +28,17 @@ static void *allocate(void *unused)
 int main(void)
 {
     enum { HANDLERS = 200, FORKS = 200 };
-    alarm(20); /* a hang ends the program */
+    alarm(60); /* a hang ends the program */
     for (int i = 0; i < HANDLERS; i++) {
         CHECK_EQ(pthread_atfork(count_call, NULL, NULL), 0);
     }
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, allocate, NULL), 0);
     for (int i = 0; i < FORKS; i++) {
-        alarm(20);
+        alarm(60);
         pid_t child = fork();
         if (child == 0) {
-            alarm(10);
+            alarm(60);
             free(malloc(50000));
             _exit(0);
         }
