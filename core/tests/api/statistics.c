@@ -416,12 +416,11 @@ TEST(statistics_tell_of_mappings)
     t_free(first);
 }
 
-/* The kernel gives huge pages where it has some: then those of a block are told, and others are not. */
-TEST(statistics_tell_of_huge_pages)
+/* Whether those of a block are told, and others are not. It stays, or the next would get its huge pages. */
+static bool tells_of_huge_pages(void)
 {
     enum { SIZE = 32 << 20, ALIGNMENT = 2 << 20 };
-    uint64_t before = huge_bytes_of_process();
-    CHECK_LE(figure("huge_pages"), before);
+    uint64_t told_before = figure("huge_pages"), before = huge_bytes_of_process();
     char *other =
         mmap(NULL, SIZE + ALIGNMENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(other != MAP_FAILED);
@@ -431,14 +430,22 @@ TEST(statistics_tell_of_huge_pages)
     madvise(other + 4096, SIZE, MADV_HUGEPAGE);
     memset(other + 4096, 1, SIZE);
     uint64_t with_other = huge_bytes_of_process(), told = figure("huge_pages");
-    CHECK_LE(told, before);
     char *block = t_aligned_alloc(ALIGNMENT, SIZE);
     madvise(block, SIZE, MADV_HUGEPAGE);
     memset(block, 1, SIZE);
-    uint64_t in_block = huge_bytes_of_process() - with_other;
-    CHECK_EQ(figure("huge_pages"), told + in_block);
-    t_free(block);
+    uint64_t in_block = huge_bytes_of_process() - with_other, told_after = figure("huge_pages");
     munmap(other, SIZE + ALIGNMENT);
+    return told_before <= before && told <= before && told_after == told + in_block;
+}
+
+/* The kernel gives huge pages where it has some, and may make more of them between two looks. */
+TEST(statistics_tell_of_huge_pages)
+{
+    bool is_told = false;
+    for (int i = 0; i < 10 && !is_told; i++) {
+        is_told = tells_of_huge_pages();
+    }
+    CHECK(is_told);
 }
 
 TEST(statistics_unknown_name_is_not_found)
