@@ -42,8 +42,7 @@ static size_t lost(size_t before)
     for (size_t i = 0; i < THREADS * BLOCKS; i++) {
         free(places[i / BLOCKS][i % BLOCKS]);
     }
-    size_t now = active();
-    return now > before ? now - before : 0;
+    return promise_growth(before, active());
 }
 
 int main(void)

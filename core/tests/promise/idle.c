@@ -107,8 +107,7 @@ static void run(const char *settings)
     size_t after = wait_until(before + may_keep, calls);
     printf("%s, %s: %zu KiB before the burst, %zu at its peak, waited %ld ms\n", settings,
            shapes[shape].name, before / KIB, peak / KIB, promise_now_ms() - start);
-    promise_at_most("memory kept", after > before ? (after - before) / KIB : 0, may_keep / KIB,
-                    "KiB");
+    promise_at_most("memory kept", promise_growth(before, after) / KIB, may_keep / KIB, "KiB");
 }
 
 int main(void)

@@ -49,8 +49,7 @@ static void free_many(void)
 /* What is resident beyond that. */
 static size_t left_kib(size_t before)
 {
-    size_t left = promise_field("status", "VmRSS:");
-    return left > before ? (left - before) / KIB : 0;
+    return promise_growth(before, promise_field("status", "VmRSS:")) / KIB;
 }
 
 int main(void)

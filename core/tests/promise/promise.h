@@ -70,6 +70,12 @@ static inline void promise_start_crowd(pthread_t threads[], unsigned count, void
     }
 }
 
+/* How much a figure has grown; 0 if it is less. */
+static inline size_t promise_growth(size_t before, size_t now)
+{
+    return now > before ? now - before : 0;
+}
+
 static inline size_t promise_mappings(void)
 {
     static char text[1 << 20];
