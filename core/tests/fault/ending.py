@@ -2,6 +2,7 @@
 """How a program ends under an allocator: what the checks of suite/, probes/ and places/ share."""
 
 import concurrent.futures
+import itertools
 import os
 import pathlib
 import re
@@ -16,7 +17,8 @@ NOT_INHERITED = ("LD_PRELOAD", "MALLOC_CONF", "MALLOW_CONF", "MALLOC_CHECK_", "G
 OPERATORS = "libstdc++.so.6"
 MODES = ("fast", "secure", "debug")
 RECORD_TIMES = 10
-RETRIES = 9  # of which none may end otherwise, after one has
+RUNS = 20  # of a program that has ended otherwise, of which so many may
+MAY_DIFFER = 3
 
 # The programs die by the hundred: no core file of any.
 resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -74,10 +76,12 @@ def run_all(jobs, function):
 
 def checked(outcome, problem):
     """(word, sentence, problem) of a program: what `outcome()` says, and what `problem` finds wrong with its
-    word and sentence. Where chance has a part in it, one run in ten may end otherwise."""
+    word and sentence. Where chance has a part in it, MAY_DIFFER runs of RUNS may end otherwise."""
     word, sentence = outcome()
     wrong = problem(word, sentence)
-    if wrong and word != "hung" and not any(problem(*outcome()) for _ in range(RETRIES)):
+    more = (problem(*outcome()) is not None for _ in range(RUNS - 1))
+    differ = itertools.accumulate(more, initial=1)  # a run for each that is looked at
+    if wrong and word != "hung" and all(count <= MAY_DIFFER for count in differ):
         wrong = None
     return word, sentence, wrong
 

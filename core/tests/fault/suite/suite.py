@@ -7,9 +7,9 @@
                                             run several times
 
 Fails where a case ends otherwise than cases.txt says, better or worse, or a correct program is
-reported. Where chance has a part in it (a canary may be what was written over it), a case must end as
-it says in nine runs of ten. Fails too where cases.txt itself says that a build catches a smaller share
-of the cases in every run than it did (LEAST).
+reported. Where chance has a part in it (a canary may be what was written over it), a case that has
+ended otherwise must end as it says in 17 runs of 20. Fails too where cases.txt itself says that a build
+catches a smaller share of the cases in every run than it did (LEAST).
 """
 
 import collections
