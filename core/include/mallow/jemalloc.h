@@ -34,6 +34,36 @@ extern "C" {
 #define JEMALLOC_VERSION_GID "mallow"
 #define JEMALLOC_VERSION_GID_IDENT mallow
 
+/* What declarations of jemalloc's header are made of. Programs declare its functions anew with these, weakly,
+ * to see at run time whether it is there (RocksDB, folly). Those of another jemalloc's header stay. */
+#ifndef JEMALLOC_ATTR
+#if defined(__GNUC__)
+#define JEMALLOC_HAVE_ATTR
+#define JEMALLOC_HAVE_ATTR_ALLOC_SIZE
+#define JEMALLOC_ATTR(s) __attribute__((s))
+#else
+#define JEMALLOC_ATTR(s)
+#endif
+#define JEMALLOC_ALIGNED(s) JEMALLOC_ATTR(aligned(s))
+#define JEMALLOC_ALLOC_SIZE(s) JEMALLOC_ATTR(alloc_size(s))
+#define JEMALLOC_ALLOC_SIZE2(s1, s2) JEMALLOC_ATTR(alloc_size(s1, s2))
+#define JEMALLOC_EXPORT JEMALLOC_ATTR(visibility("default"))
+#define JEMALLOC_NOINLINE JEMALLOC_ATTR(noinline)
+#define JEMALLOC_NOTHROW JEMALLOC_ATTR(nothrow)
+#define JEMALLOC_SYS_NOTHROW JEMALLOC_NOTHROW
+#define JEMALLOC_SECTION(s) JEMALLOC_ATTR(section(s))
+#define JEMALLOC_RESTRICT_RETURN
+#define JEMALLOC_ALLOCATOR
+#define JEMALLOC_USABLE_SIZE_CONST
+/* As the C library declares the standard functions. */
+#if defined(__cplusplus) && defined(__GLIBC__)
+#define JEMALLOC_USE_CXX_THROW
+#define JEMALLOC_CXX_THROW __THROW
+#else
+#define JEMALLOC_CXX_THROW
+#endif
+#endif
+
 /* --- Flags of the functions ending in x ---------------------------------------------------------
  * Any of these, joined by |. */
 
@@ -144,24 +174,24 @@ struct extent_hooks_s {
 
 #ifndef MW_NO_JEMALLOC_NAMES
 
-MW_PUBLIC void *mallocx(size_t size, int flags);
-MW_PUBLIC void *rallocx(void *block, size_t size, int flags);
-MW_PUBLIC size_t xallocx(void *block, size_t size, size_t extra, int flags);
-MW_PUBLIC size_t sallocx(const void *block, int flags);
-MW_PUBLIC void dallocx(void *block, int flags);
-MW_PUBLIC void sdallocx(void *block, size_t size, int flags);
-MW_PUBLIC size_t nallocx(size_t size, int flags);
-MW_PUBLIC int je_get_defrag_hint(void *block);
-MW_PUBLIC int mallctl(const char *name, void *old_value, size_t *old_size, void *new_value,
-                      size_t new_size);
-MW_PUBLIC int mallctlnametomib(const char *name, size_t *mib, size_t *mib_size);
-MW_PUBLIC int mallctlbymib(const size_t *mib, size_t mib_size, void *old_value, size_t *old_size,
-                           void *new_value, size_t new_size);
+MW_PUBLIC JEMALLOC_NOTHROW void *mallocx(size_t size, int flags);
+MW_PUBLIC JEMALLOC_NOTHROW void *rallocx(void *block, size_t size, int flags);
+MW_PUBLIC JEMALLOC_NOTHROW size_t xallocx(void *block, size_t size, size_t extra, int flags);
+MW_PUBLIC JEMALLOC_NOTHROW size_t sallocx(const void *block, int flags);
+MW_PUBLIC JEMALLOC_NOTHROW void dallocx(void *block, int flags);
+MW_PUBLIC JEMALLOC_NOTHROW void sdallocx(void *block, size_t size, int flags);
+MW_PUBLIC JEMALLOC_NOTHROW size_t nallocx(size_t size, int flags);
+MW_PUBLIC JEMALLOC_NOTHROW int je_get_defrag_hint(void *block);
+MW_PUBLIC JEMALLOC_NOTHROW int mallctl(const char *name, void *old_value, size_t *old_size,
+                                       void *new_value, size_t new_size);
+MW_PUBLIC JEMALLOC_NOTHROW int mallctlnametomib(const char *name, size_t *mib, size_t *mib_size);
+MW_PUBLIC JEMALLOC_NOTHROW int mallctlbymib(const size_t *mib, size_t mib_size, void *old_value,
+                                            size_t *old_size, void *new_value, size_t new_size);
 
 /* Writes the state of the heap, as mw_malloc_stats_print of mallow.h does; where `write` is NULL, with
  * malloc_message if the program has set it, else to standard error. */
-MW_PUBLIC void malloc_stats_print(void (*write)(void *context, const char *text), void *context,
-                                  const char *options);
+MW_PUBLIC JEMALLOC_NOTHROW void malloc_stats_print(void (*write)(void *context, const char *text),
+                                                   void *context, const char *options);
 extern void (*malloc_message)(void *context, const char *text);
 
 /* What a program defines to configure the allocator: key:value,key:value. Read at load. The second

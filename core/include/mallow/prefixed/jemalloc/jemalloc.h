@@ -26,34 +26,36 @@
 extern "C" {
 #endif
 
-void *MW_PREFIXED(malloc)(size_t size);
-void *MW_PREFIXED(calloc)(size_t count, size_t size);
-void *MW_PREFIXED(realloc)(void *block, size_t size);
-void MW_PREFIXED(free)(void *block);
-void MW_PREFIXED(free_sized)(void *block, size_t size);
-void MW_PREFIXED(free_aligned_sized)(void *block, size_t alignment, size_t size);
-void *MW_PREFIXED(aligned_alloc)(size_t alignment, size_t size);
-void *MW_PREFIXED(memalign)(size_t alignment, size_t size);
-int MW_PREFIXED(posix_memalign)(void **out, size_t alignment, size_t size);
-void *MW_PREFIXED(valloc)(size_t size);
-void *MW_PREFIXED(pvalloc)(size_t size);
-size_t MW_PREFIXED(malloc_usable_size)(void *block);
+JEMALLOC_NOTHROW void *MW_PREFIXED(malloc)(size_t size) JEMALLOC_CXX_THROW;
+JEMALLOC_NOTHROW void *MW_PREFIXED(calloc)(size_t count, size_t size) JEMALLOC_CXX_THROW;
+JEMALLOC_NOTHROW void *MW_PREFIXED(realloc)(void *block, size_t size) JEMALLOC_CXX_THROW;
+JEMALLOC_NOTHROW void MW_PREFIXED(free)(void *block) JEMALLOC_CXX_THROW;
+JEMALLOC_NOTHROW void MW_PREFIXED(free_sized)(void *block, size_t size);
+JEMALLOC_NOTHROW void MW_PREFIXED(free_aligned_sized)(void *block, size_t alignment, size_t size);
+JEMALLOC_NOTHROW void *MW_PREFIXED(aligned_alloc)(size_t alignment, size_t size) JEMALLOC_CXX_THROW;
+JEMALLOC_NOTHROW void *MW_PREFIXED(memalign)(size_t alignment, size_t size) JEMALLOC_CXX_THROW;
+JEMALLOC_NOTHROW int MW_PREFIXED(posix_memalign)(void **out, size_t alignment,
+                                                 size_t size) JEMALLOC_CXX_THROW;
+JEMALLOC_NOTHROW void *MW_PREFIXED(valloc)(size_t size) JEMALLOC_CXX_THROW;
+JEMALLOC_NOTHROW void *MW_PREFIXED(pvalloc)(size_t size) JEMALLOC_CXX_THROW;
+JEMALLOC_NOTHROW size_t MW_PREFIXED(malloc_usable_size)(void *block) JEMALLOC_CXX_THROW;
 
-void *MW_PREFIXED(mallocx)(size_t size, int flags);
-void *MW_PREFIXED(rallocx)(void *block, size_t size, int flags);
-size_t MW_PREFIXED(xallocx)(void *block, size_t size, size_t extra, int flags);
-size_t MW_PREFIXED(sallocx)(const void *block, int flags);
-void MW_PREFIXED(dallocx)(void *block, int flags);
-void MW_PREFIXED(sdallocx)(void *block, size_t size, int flags);
-size_t MW_PREFIXED(nallocx)(size_t size, int flags);
-int MW_PREFIXED(get_defrag_hint)(void *block);
-int MW_PREFIXED(mallctl)(const char *name, void *old_value, size_t *old_size, void *new_value,
-                         size_t new_size);
-int MW_PREFIXED(mallctlnametomib)(const char *name, size_t *mib, size_t *mib_size);
-int MW_PREFIXED(mallctlbymib)(const size_t *mib, size_t mib_size, void *old_value, size_t *old_size,
-                              void *new_value, size_t new_size);
-void MW_PREFIXED(malloc_stats_print)(void (*write)(void *context, const char *text), void *context,
-                                     const char *options);
+JEMALLOC_NOTHROW void *MW_PREFIXED(mallocx)(size_t size, int flags);
+JEMALLOC_NOTHROW void *MW_PREFIXED(rallocx)(void *block, size_t size, int flags);
+JEMALLOC_NOTHROW size_t MW_PREFIXED(xallocx)(void *block, size_t size, size_t extra, int flags);
+JEMALLOC_NOTHROW size_t MW_PREFIXED(sallocx)(const void *block, int flags);
+JEMALLOC_NOTHROW void MW_PREFIXED(dallocx)(void *block, int flags);
+JEMALLOC_NOTHROW void MW_PREFIXED(sdallocx)(void *block, size_t size, int flags);
+JEMALLOC_NOTHROW size_t MW_PREFIXED(nallocx)(size_t size, int flags);
+JEMALLOC_NOTHROW int MW_PREFIXED(get_defrag_hint)(void *block);
+JEMALLOC_NOTHROW int MW_PREFIXED(mallctl)(const char *name, void *old_value, size_t *old_size,
+                                          void *new_value, size_t new_size);
+JEMALLOC_NOTHROW int MW_PREFIXED(mallctlnametomib)(const char *name, size_t *mib, size_t *mib_size);
+JEMALLOC_NOTHROW int MW_PREFIXED(mallctlbymib)(const size_t *mib, size_t mib_size, void *old_value,
+                                               size_t *old_size, void *new_value, size_t new_size);
+JEMALLOC_NOTHROW void MW_PREFIXED(malloc_stats_print)(void (*write)(void *context,
+                                                                    const char *text),
+                                                      void *context, const char *options);
 
 extern void (*MW_PREFIXED(malloc_message))(void *context, const char *text);
 extern const char *MW_PREFIXED(malloc_conf);
