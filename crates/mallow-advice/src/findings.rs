@@ -13,7 +13,7 @@ pub struct Entry {
     pub text: &'static str,
 }
 
-pub const CATALOGUE: [Entry; 70] = [
+pub const CATALOGUE: [Entry; 71] = [
     Entry {
         id: "MLW2101",
         title: "arenas of glibc reserve address space",
@@ -157,6 +157,15 @@ its first touch, although the thread needs some KiB. RSS grows by up to 2 MiB fo
 /sys/kernel/mm/transparent_hugepage/enabled = madvise, or \
 GLIBC_TUNABLES=glibc.pthread.stack_hugetlb=0 (glibc 2.39 and later), avoids it; so does a stack size that \
 is no multiple of 2 MiB. Check: THP of thread stacks in the next explain.",
+    },
+    Entry {
+        id: "MLW2308",
+        title: "the kernel may soon promise no more memory",
+        text: "With vm.overcommit_memory=2 all that processes may write to counts when it is mapped, touched \
+or not (Committed_AS of /proc/meminfo), against all swap and vm.overcommit_ratio hundredths of memory \
+(CommitLimit). At the limit mmap and fork fail, and malloc returns NULL although memory is free. A larger \
+vm.overcommit_ratio, more swap, or vm.overcommit_memory=0 raises it; fewer threads and arenas map less \
+(MLW2101, MLW2301). Check: the next explain.",
     },
     Entry {
         id: "MLW2401",

@@ -14,5 +14,6 @@
 pub mod advise;
 mod amounts;
 mod arenas;
+mod commitment;
 pub mod explain;
 pub mod findings;

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::binding::Failure;
 use crate::elf;
 
@@ -37,6 +39,7 @@ pub struct Process {
     pub memory_limit: Option<Limit>,
     pub cpus: u64,
     pub max_mappings: Option<u64>,
+    pub commitment: Option<Commitment>,
     /// `always`, `madvise` or `never`.
     pub huge_pages: String,
     /// Text of the saved files; that of smaps only if it was to be kept.
@@ -46,6 +49,17 @@ pub struct Process {
     /// Built by Go, and by which version of it.
     pub is_go: bool,
     pub go_version: Option<String>,
+}
+
+/// Memory that the kernel has promised to all processes, in bytes, where it promises no more than a limit
+/// (`vm.overcommit_memory=2`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Commitment {
+    pub limit: u64,
+    pub promised: u64,
+    /// What the machine has of both, which decides the limit.
+    pub memory: u64,
+    pub swap: u64,
 }
 
 /// Whether the text of smaps is kept beside what it says.
@@ -168,6 +182,8 @@ impl Process {
         (process.cpu_quota, process.memory_limit) = (cpu_quota(groups), Limit::of_groups(groups));
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         process.max_mappings = read("/proc/sys/vm/max_map_count").trim().parse().ok();
+        process.commitment =
+            commitment(&read("/proc/sys/vm/overcommit_memory"), &read("/proc/meminfo"));
         let mode = read("/sys/kernel/mm/transparent_hugepage/enabled");
         process.huge_pages = chosen_word(&mode).to_owned();
         Ok(process)
@@ -305,6 +321,20 @@ fn chosen_word(text: &str) -> &str {
     inside.map_or("", |(word, _)| word)
 }
 
+fn commitment(mode: &str, meminfo: &str) -> Option<Commitment> {
+    if mode.trim() != "2" {
+        return None;
+    }
+    let fields = smaps::parse_fields(meminfo);
+    let field = |name: &str| fields.get(name).and_then(|text| text.parse().ok());
+    Some(Commitment {
+        limit: field("CommitLimit")?,
+        promised: field("Committed_AS")?,
+        memory: field("MemTotal")?,
+        swap: field("SwapTotal")?,
+    })
+}
+
 /// Of the groups of either version, the smallest quota on the way up.
 fn cpu_quota(cgroup: &str) -> Option<f64> {
     let mut quotas = Vec::new();
@@ -356,6 +386,11 @@ mod tests {
         let limits = "Max cpu time  unlimited unlimited seconds\n\
                       Max stack size            8388608              unlimited            bytes\n";
         assert_eq!(stack_limit(limits), Some(8 << 20));
+        let meminfo = "MemTotal: 8 kB\nSwapTotal: 0 kB\nCommitLimit: 4 kB\nCommitted_AS: 3 kB\n";
+        let strict = Commitment { limit: 4096, promised: 3072, memory: 8192, swap: 0 };
+        assert_eq!(commitment("2\n", meminfo), Some(strict));
+        assert_eq!(commitment("0\n", meminfo), None, "nothing is limited");
+        assert_eq!(commitment("2\n", ""), None);
     }
 
     #[test]

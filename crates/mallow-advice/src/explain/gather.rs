@@ -141,6 +141,7 @@ pub fn assemble(process: &Process, mappings: Vec<Mapping>, allocator: String) ->
             cpu_quota: process.cpu_quota,
             stack_limit: process.stack_limit,
             max_mappings: process.max_mappings,
+            commitment: process.commitment,
             huge_pages: process.huge_pages.clone(),
         },
         mappings,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use mallow_process::heap::{Heap, spans};
 use mallow_process::mappings::{Group, Kind, Mapping, Runtime};
+use mallow_process::process::Commitment;
 use mallow_process::runtimes::Kept;
 use mallow_process::runtimes::native::Native;
 use mallow_process::sparse::Sparse;
@@ -83,6 +84,8 @@ pub struct System {
     pub cpu_quota: Option<f64>,
     pub stack_limit: Option<u64>,
     pub max_mappings: Option<u64>,
+    #[serde(default)]
+    pub commitment: Option<Commitment>,
     pub huge_pages: String,
 }
 

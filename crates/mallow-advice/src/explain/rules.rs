@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::report::{Finding, Report};
 use crate::amounts::{MIB, NOTABLE, percent, size};
-use crate::{arenas, findings};
+use crate::{arenas, commitment, findings};
 use mallow_process::heap::Heap;
 use mallow_process::heap::glibc::{Arena, Heaps};
 use mallow_process::heap::mallow;
@@ -57,6 +57,7 @@ pub fn findings(report: &Report) -> Vec<Finding> {
         );
     }
     kernel(report, &mut found);
+    limits(report, &mut found);
     thread_stacks(report, &mut found);
     beside_malloc(report, &mut found);
     shared(report, &mut found);
@@ -303,16 +304,6 @@ fn kernel(report: &Report, found: &mut Findings) {
             "no waiting for the disk".into(),
         );
     }
-    if let Some(limit) = report.system.max_mappings
-        && totals.mappings * 10 >= limit * 8
-    {
-        found.add(
-            "MLW2304",
-            format!("{} of {limit} mappings", totals.mappings),
-            &format!("sysctl vm.max_map_count={}", limit * 4),
-            "mmap and malloc go on working".into(),
-        );
-    }
     if totals.lazy_free >= NOTABLE {
         found.add(
             "MLW2305",
@@ -320,6 +311,23 @@ fn kernel(report: &Report, found: &mut Findings) {
             "nothing, or muzzy_decay_ms:0 in jemalloc",
             format!("RSS shows {} less", size(totals.lazy_free)),
         );
+    }
+}
+
+fn limits(report: &Report, found: &mut Findings) {
+    let mappings = report.totals.mappings;
+    if let Some(limit) = report.system.max_mappings
+        && mappings * 10 >= limit * 8
+    {
+        found.add(
+            "MLW2304",
+            format!("{mappings} of {limit} mappings"),
+            &format!("sysctl vm.max_map_count={}", limit * 4),
+            "mmap and malloc go on working".into(),
+        );
+    }
+    if let Some(tight) = report.system.commitment.as_ref().and_then(commitment::tight) {
+        found.add("MLW2308", tight.evidence, &tight.set, tight.effect.into());
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::super::case::{Case, NOTABLE, Seen, count, size};
 use super::{Advice, Rule, Step, Verdict};
+use crate::commitment::tight;
 
 pub const RULES: &[Rule] = &[
     Rule {
@@ -19,6 +20,14 @@ pub const RULES: &[Rule] = &[
         reason: "At the limit mmap fails, and malloc returns NULL although memory is free.",
         applies: is_process,
         judge: mappings,
+    },
+    Rule {
+        id: "MLW2308",
+        of: "any, of a process",
+        reason: "Where the kernel may promise no more memory, mmap and fork fail, and malloc returns NULL \
+                 although memory is free.",
+        applies: is_process,
+        judge: commitment,
     },
     Rule {
         id: "MLW2402",
@@ -85,6 +94,20 @@ fn mappings(case: &Case) -> Verdict {
             })
         }
         _ => Verdict::Fine,
+    }
+}
+
+fn commitment(case: &Case) -> Verdict {
+    let Some(seen) = &case.process else { return Verdict::Fine };
+    let process = &seen.picture.process;
+    match process.commitment.as_ref().and_then(tight) {
+        Some(tight) => Verdict::Found(Advice {
+            evidence: tight.evidence,
+            set: Step::typed(tight.set),
+            effect: tight.effect.into(),
+            check: Step::typed(format!("mallow explain {}", process.pid)),
+        }),
+        None => Verdict::Fine,
     }
 }
 

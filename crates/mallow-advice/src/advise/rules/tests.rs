@@ -6,7 +6,7 @@ use mallow_process::heap::glibc::{Arena, Heaps};
 use mallow_process::heap::mallow;
 use mallow_process::mappings::{Kind, Mapping};
 use mallow_process::picture::Picture;
-use mallow_process::process::Process;
+use mallow_process::process::{Commitment, Process};
 use mallow_process::smaps::Vma;
 use mallow_process::vitals::Limit;
 use mallow_stats::{Stats, live};
@@ -222,6 +222,19 @@ fn advised((found, not_judged): (Vec<Finding>, Vec<NotJudged>), id: &str) -> Opt
     assert!(found.iter().all(|finding| finding.id == id), "{found:?}");
     assert!(not_judged.iter().all(|rule| rule.id != id), "{not_judged:?}");
     found.first().map(|finding| finding.set.text().to_owned())
+}
+
+#[test]
+fn memory_is_held_against_what_the_kernel_may_promise() {
+    let of = |promised| {
+        let mut app = picture("app", glibc(1, 1, MIB, 0), Kind::GlibcHeap, MIB);
+        let (limit, memory, swap) = (100 * MIB, 160 * MIB, 20 * MIB);
+        app.process.commitment = Some(Commitment { limit, promised, memory, swap });
+        advised(judged(&app, 1), "MLW2308")
+    };
+    // Of 150 MiB swap has 20.
+    assert_eq!(of(90 * MIB).unwrap(), "sysctl vm.overcommit_ratio=82");
+    assert_eq!(of(90 * MIB - 1), None);
 }
 
 /// A process under Mallow that has used 100 s of CPU time and met so many page faults.

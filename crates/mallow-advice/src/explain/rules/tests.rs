@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 use mallow_process::mappings::Mapping;
+use mallow_process::process::Commitment;
 
 use super::*;
 
@@ -96,6 +97,17 @@ fn huge_pages_are_told_of_where_free_memory_is_still_resident() {
         ids(&report).contains(&"MLW2302".to_owned())
     };
     assert!(is_told(30 * MIB) && !is_told(MIB));
+}
+
+#[test]
+fn memory_that_the_kernel_may_not_promise_is_told_of() {
+    let is_told = |promised| {
+        let mut report = heap(95 * MIB, MIB);
+        let (limit, memory, swap) = (100 * MIB, 200 * MIB, 0);
+        report.system.commitment = Some(Commitment { limit, promised, memory, swap });
+        ids(&report) == ["MLW2308"]
+    };
+    assert!(is_told(90 * MIB) && !is_told(90 * MIB - 1));
 }
 
 #[test]
