@@ -169,6 +169,8 @@ struct Sufferer {
     words: &'static str,
     given: &'static str,
     id: &'static str,
+    /// What is advised where threads meet at a lock, which depends on the machine's moment.
+    where_they_meet: Option<&'static str>,
     /// A figure of the load that the advice divides at least so often, as `compare --value` finds it
     /// in the line of a dump.
     figure: &'static str,
@@ -178,11 +180,12 @@ struct Sufferer {
 }
 
 /// Those that lose time, which is for people to see: a test cannot count on it.
-const SUFFERERS: [Sufferer; 3] = [
+const SUFFERERS: [Sufferer; 4] = [
     Sufferer {
         words: "bins 8 500",
         given: "narenas:8",
         id: "MLW3105",
+        where_they_meet: None,
         figure: r#"fills="small":.*?"nfills":([0-9]+)"#,
         times: 2.0,
         fewer_faults: None,
@@ -191,6 +194,7 @@ const SUFFERERS: [Sufferer; 3] = [
         words: "pages 4 2000",
         given: "narenas:4,dirty_decay_ms:0",
         id: "MLW3109",
+        where_they_meet: None,
         figure: r#"calls="dirty_nmadvise":([0-9]+)"#,
         times: 20.0,
         fewer_faults: Some(4.0),
@@ -199,7 +203,18 @@ const SUFFERERS: [Sufferer; 3] = [
         words: "retained 256 40",
         given: "narenas:1,dirty_decay_ms:0",
         id: "MLW3102",
+        where_they_meet: Some("dirty_decay_ms:10000"),
         figure: r#"locks="extents_retained":\{"num_ops":([0-9]+)"#,
+        times: 2.0,
+        fewer_faults: None,
+    },
+    // Up to 5.3.0 this name has how often threads waited.
+    Sufferer {
+        words: "arenas 256 200",
+        given: "narenas:1",
+        id: "MLW3101",
+        where_they_meet: Some("narenas:128"),
+        figure: r#"switches="extents_dirty":\{[^}]*"num_owner_switch":([0-9]+)"#,
         times: 2.0,
         fewer_faults: None,
     },
@@ -220,16 +235,33 @@ fn follow(library: &Path, sufferer: &Sufferer) {
     let words: Vec<&str> = sufferer.words.split(' ').collect();
     let file = dump(library, folder.path(), sufferer.given, &words);
     let report = json(&run(&["advise", "--json", &file]));
-    let advice = match findings(&report).contains(&sufferer.id) {
-        true => option(finding(&report, sufferer.id)),
-        // Whether threads meet at a lock depends on the moment; what is advised then does not.
-        false => {
-            assert_eq!(sufferer.id, "MLW3102", "{report}");
-            "dirty_decay_ms:10000".into()
-        }
+    let advice = match sufferer.where_they_meet {
+        Some(advice) if !findings(&report).contains(&sufferer.id) => advice.to_owned(),
+        _ => option(finding(&report, sufferer.id)),
     };
-    let program = folder.path().join("program");
-    let load = format!("{} {}", program.display(), sufferer.words);
+    let load = format!("{} {}", folder.path().join("program").display(), sufferer.words);
+    let is_chance = sufferer.where_they_meet.is_some();
+    let tries = if is_chance { 8 } else { 1 };
+    let mut worst = None;
+    let helped = (0..tries).any(|_| {
+        let (figure, faults) = measured(library, sufferer, &load, &advice);
+        if figure.0 > 0.0 {
+            worst = Some((figure, faults));
+        }
+        let are_fewer = sufferer.fewer_faults.is_none_or(|times| times * faults.1 < faults.0);
+        sufferer.times * figure.1 < figure.0 && are_fewer
+    });
+    assert!(helped || (is_chance && worst.is_none()), "{}: {worst:?}", sufferer.words);
+    if !helped {
+        println!("skipped: threads do not meet at the lock with {}", library.display());
+    }
+}
+
+/// Before the advice and after it.
+type Both = (f64, f64);
+
+/// The figure of a load and its page faults, as `compare` finds them.
+fn measured(library: &Path, sufferer: &Sufferer, load: &str, advice: &str) -> (Both, Both) {
     // What was given stays.
     let script =
         format!("MALLOC_CONF={}${{MALLOC_CONF:+,$MALLOC_CONF}} exec {load}", sufferer.given);
@@ -253,10 +285,7 @@ fn follow(library: &Path, sufferer: &Sufferer) {
         sufferer.words,
         sufferer.figure
     );
-    assert!(sufferer.times * figure.1 < figure.0, "{figure:?}: {compared}");
-    if let Some(times) = sufferer.fewer_faults {
-        assert!(times * faults.1 < faults.0, "{faults:?}: {compared}");
-    }
+    (figure, faults)
 }
 
 /// Free memory that goes back at once is found again under the lock of what is retained. Whether threads
