@@ -148,12 +148,25 @@ static unsigned digit_of(char c)
                                                     : 99;
 }
 
+/* Behind the blanks and the sign that may stand before a number. */
+static size_t behind_sign(struct word word, bool *is_negative)
+{
+    size_t at = 0;
+    while (at < word.length &&
+           (word.start[at] == ' ' || (word.start[at] >= '\t' && word.start[at] <= '\r'))) {
+        at++;
+    }
+    *is_negative = at < word.length && word.start[at] == '-';
+    bool is_positive = at < word.length && word.start[at] == '+';
+    return at + (*is_negative || is_positive);
+}
+
 /* A whole number as strtoul reads it: with 0x in base 16, with 0 in base 8. One of more than 64 bits is none, one above
  * LONG_MAX is LONG_MAX. */
 static bool conf_parse_number(struct word word, long *value)
 {
-    bool is_negative = word.length > 0 && word.start[0] == '-';
-    size_t at = is_negative;
+    bool is_negative;
+    size_t at = behind_sign(word, &is_negative);
     unsigned base = 10;
     if (word.length > at + 1 && word.start[at] == '0') {
         bool is_hex = (word.start[at + 1] | 0x20) == 'x';
@@ -338,6 +351,18 @@ static const char *conf_wrong_text(const struct conf_option *conf)
     }
 }
 
+/* What is negative is very much where the type has no sign, as in jemalloc. */
+static const char *conf_check_number(const struct conf_option *conf, long *value)
+{
+    bool has_sign = conf->type == CONF_TYPE_SSIZE || conf->type == CONF_TYPE_SIGNED64;
+    *value = *value < 0 && !has_sign ? LONG_MAX : *value;
+    if (conf->is_clipped) {
+        *value = *value < conf->minimum ? conf->minimum : *value;
+        *value = *value > conf->maximum ? conf->maximum : *value;
+    }
+    return *value < conf->minimum || *value > conf->maximum ? "Out-of-range conf value" : NULL;
+}
+
 /* NULL, or what is wrong with the value. */
 static const char *conf_parse_value(const struct conf_option *conf, struct word word, long *value)
 {
@@ -362,15 +387,8 @@ static const char *conf_parse_value(const struct conf_option *conf, struct word 
             *value = 0;
             return NULL;
         }
-        if (!conf_parse_number(word, value)) {
-            return "Invalid conf value";
-        }
-        if (conf->is_clipped) { /* all of them are unsigned there: what is negative is very much */
-            *value = *value < 0 ? LONG_MAX : *value;
-            *value = *value < conf->minimum ? conf->minimum : *value;
-            *value = *value > conf->maximum ? conf->maximum : *value;
-        }
-        return *value < conf->minimum || *value > conf->maximum ? "Out-of-range conf value" : NULL;
+        return conf_parse_number(word, value) ? conf_check_number(conf, value)
+                                              : "Invalid conf value";
     }
 }
 

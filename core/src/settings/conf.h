@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The settings that programs and users make for jemalloc: key:value,key:value, without blanks or
- * units, in the words and with the messages of jemalloc. Those with a meaning here set an option of
+ * The settings that programs and users make for jemalloc: key:value,key:value, without units, and
+ * with blanks before a number only, in the words and with the messages of jemalloc. Those with a meaning here set an option of
  * options.def.
  */
 #ifndef MALLOW_CONF_H
@@ -16,6 +16,9 @@
 
 /* The longest time that jemalloc counts in: 2^64 ns, in whole seconds. */
 #define CONF_DECAY_MS_MOST 18446744072000L
+
+/* The largest size class of jemalloc. */
+#define CONF_SIZE_MOST (7L << 60)
 
 /* What `mallctl` gives for the value of an option. */
 enum conf_type {

@@ -35,6 +35,22 @@ TEST(conf_takes_values)
     CHECK(load(""));
 }
 
+/* As strtoumax does. */
+TEST(conf_takes_blanks_and_a_sign_before_a_number)
+{
+    CHECK(load("narenas: 4,dirty_decay_ms: \t+7,tcache_ncached_max: 16- 64: 5"));
+    CHECK_EQ(option(OPTION_arenas), 4);
+    CHECK_EQ(option(OPTION_dirty_decay_ms), 7);
+    CHECK(load("dirty_decay_ms: -1"));
+    CHECK_EQ(option(OPTION_dirty_decay_ms), -1);
+}
+
+TEST(conf_takes_what_is_negative_for_very_much_where_there_is_no_sign)
+{
+    CHECK(load("narenas:-1,hpa_sec_nshards:-1"));
+    CHECK_EQ(option(OPTION_arenas), 64);
+}
+
 TEST(conf_goes_to_the_nearest_value_that_there_is)
 {
     CHECK(load("narenas:1000,dirty_decay_ms:9999999999999"));
@@ -280,7 +296,10 @@ TEST(conf_refuses_and_keeps_the_old_value)
 {
     static const char *const bad[] = {"dirty_decay_ms:",
                                       "dirty_decay_ms:1k",
-                                      "dirty_decay_ms: 1",
+                                      "dirty_decay_ms:1 ",
+                                      "dirty_decay_ms: ",
+                                      "dirty_decay_ms:- 1",
+                                      "dirty_decay_ms:+-1",
                                       "dirty_decay_ms:-2",
                                       "dirty_decay_ms:0x",
                                       "dirty_decay_ms:08",
@@ -289,7 +308,10 @@ TEST(conf_refuses_and_keeps_the_old_value)
                                       "dirty decay_ms:1",
                                       " dirty_decay_ms:1",
                                       "narenas:0",
-                                      "narenas:-1",
+                                      "oversize_threshold:-1",
+                                      "calloc_madvise_threshold:-1",
+                                      "lg_extent_max_active_fit:-1",
+                                      "background_thread: true",
                                       "background_thread:yes",
                                       "background_thread:1",
                                       "background_thread:",
