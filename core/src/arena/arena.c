@@ -69,7 +69,7 @@ static char *region_map(void *hint, size_t size, size_t *wanted)
     }
     if (start == NULL) {
         *wanted = size;
-        start = os_map(NULL, size);
+        start = os_map_aligned(NULL, size, os_page_size);
     }
     return start;
 }
@@ -85,7 +85,7 @@ static bool arena_list_region_locked(struct arena *arena, struct region *describ
         }
         return false;
     }
-    *described = (struct region){arena->regions, (uintptr_t)start, size, HUGE_PAGES_AS_SYSTEM};
+    *described = (struct region){arena->regions, (uintptr_t)start, size, HUGE_PAGES_AS_SYSTEM, 0};
     arena->regions = described;
     arena->region_bytes += size;
     arena->regions_made++;
@@ -107,7 +107,7 @@ static bool arena_join_region(struct arena *arena, char *start, size_t size)
     bool is_listed = arena_list_region_locked(arena, region, start, size, true);
     if (is_listed) {
         atomic_set(&region->huge_pages, huge_pages);
-        arena->huge_page_bytes += huge_page_bytes;
+        atomic_set(&region->huge_page_bytes, huge_page_bytes);
         arena->region_next_size = size_min(2 * size_max(arena->region_next_size, size), REGION_MAX);
         place_note_mapped_locked(arena, (uintptr_t)start);
     }

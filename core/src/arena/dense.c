@@ -125,23 +125,25 @@ static size_t dense_choose_huge_pages(struct arena *arena, char *start, size_t s
     if (os_refuses_huge_pages) {
         return 0; /* os_map has told the kernel */
     }
+    size_t asked = os_wants_huge_pages ? size : 0; /* os_map_aligned has told it */
     if (!os_wants_huge_pages && arena_is_small(arena)) {
         *chosen = HUGE_PAGES_REFUSED;
         os_refuse_huge_pages(start, size);
         return 0;
     }
     if (size < 2 * REGION_ALIGNMENT) {
-        return 0;
+        return asked;
     }
     lock_take(&arena->lock);
-    size_t telling = arena->regions_made < TELLING_REGIONS ? REGION_ALIGNMENT : 0;
+    bool may_tell = !os_wants_huge_pages && arena->regions_made < TELLING_REGIONS;
     lock_release(&arena->lock);
-    if (!os_wants_huge_pages && telling != 0) {
+    size_t telling = may_tell ? REGION_ALIGNMENT : 0;
+    if (telling != 0) {
         os_refuse_huge_pages(start + size - telling, telling);
     }
     if (atomic_get(&huge_pages_are_dear) || !arena_is_dense(arena) ||
         !os_ask_for_huge_pages(start, size - telling)) {
-        return 0;
+        return asked;
     }
     if (!os_wants_huge_pages && huge_page_is_dear(start)) {
         *chosen = HUGE_PAGES_REFUSED;

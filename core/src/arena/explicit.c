@@ -122,6 +122,9 @@ static bool explicit_list_region(struct arena *arena, char *start, size_t size, 
         region = meta_alloc(sizeof *region);
     }
     bool is_listed = arena_list_region_locked(arena, region, start, size, is_zero);
+    if (is_listed && os_wants_huge_pages && arena->hooks == NULL) {
+        atomic_set(&region->huge_page_bytes, size); /* as os_map_aligned has asked for it */
+    }
     lock_release(&arena->lock);
     return is_listed;
 }

@@ -67,6 +67,7 @@ static void region_refuse_huge_pages(struct region *region)
     }
     if (atomic_get(&region->huge_pages) != HUGE_PAGES_REFUSED) {
         atomic_set(&region->huge_pages, HUGE_PAGES_REFUSED);
+        atomic_set(&region->huge_page_bytes, 0);
         os_refuse_huge_pages((void *)region->start, region->size);
     }
 }

@@ -77,7 +77,6 @@ struct arena {
     uintptr_t region_hint;         /* lock: where it would continue the last one */
     struct link descriptors;       /* lock: unused descriptors */
     struct link reserved; /* lock: unused descriptors that are kept for splits that must not fail */
-    uint64_t huge_page_bytes; /* lock: of regions for which huge pages were asked */
     uint64_t pages_refaulted; /* lock: pages that were given back and then needed again */
     struct extent first_extents[FIRST_EXTENTS]; /* lock: what these are at first */
 

@@ -326,7 +326,6 @@ static void add_arena_counts_locked(struct stats_arena *to, struct arena *arena)
     figures->muzzy_pages_purged += arena->muzzy_purges.pages;
     figures->pages_refaulted += arena->pages_refaulted;
     figures->patience += atomic_get(&arena->dirty_decay.patience);
-    figures->huge_page_bytes += arena->huge_page_bytes;
     struct link *head = &arena->descriptors;
     for (struct link *at = list_first(head); at != head; at = at->next) {
         figures->unused_descriptors++;

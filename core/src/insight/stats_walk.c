@@ -74,6 +74,7 @@ __attribute__((no_sanitize("thread"))) static void add_slab(struct stats_arena *
 static void add_region_locked(struct stats_arena *to, struct region *region, bool has_common)
 {
     uintptr_t at = region->start;
+    to->figures.huge_page_bytes += atomic_get(&region->huge_page_bytes);
     while (at < region->start + region->size) {
         struct extent *extent = pagemap_find((void *)at);
         require(extent != pagemap_nothing() && extent->start == at);
@@ -105,6 +106,10 @@ static void add_huge_locked(struct stats_arena *to, struct arena *arena)
     to->figures.huge_blocks += arena->huge_active_count;
     to->figures.huge_bytes += bytes;
     to->figures.large_bytes += bytes;
+    /* With thp:always os_map_aligned asks for all that it maps, but not for a block between fences of less than
+     * a huge page, which is counted too. */
+    size_t asked = os_wants_huge_pages ? arena->huge_active_pages + arena->huge.pages : 0;
+    to->figures.huge_page_bytes += (uint64_t)asked << os_page_shift;
     struct link *head = &arena->huge.lru;
     for (struct link *at = list_first(head); at != head; at = at->next) {
         add_dirty(to, container_of(at, struct extent, link));

@@ -233,6 +233,7 @@ struct region {
     uintptr_t start;
     size_t size;
     _Atomic(enum huge_pages) huge_pages; /* once refused, it stays so */
+    _Atomic size_t huge_page_bytes;      /* for which the kernel was asked */
 };
 
 ALWAYS_INLINE unsigned extent_arena(struct extent *extent)

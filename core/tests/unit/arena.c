@@ -271,11 +271,13 @@ TEST(arena_asks_for_huge_pages_where_it_is_dense)
     CHECK_GE(huge_regions(arena, extents, 40, 1), 1);
     struct extent *last = extents[39];
     CHECK(last->region->huge_pages == HUGE_PAGES_ASKED);
+    CHECK_GE(last->region->huge_page_bytes, REGION_ALIGNMENT);
     for (size_t i = 0; i < 40; i += 2) {
         arena_free(arena, extents[i]);
     }
     arena_purge(arena, 0);
     CHECK(last->region->huge_pages == HUGE_PAGES_REFUSED);
+    CHECK_EQ(last->region->huge_page_bytes, 0);
     CHECK(((char *)last->start)[MiB - 1] == 1 && arena_is_valid(arena));
 }
 

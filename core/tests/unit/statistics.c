@@ -143,6 +143,30 @@ TEST(statistics_of_mappings)
     CHECK(figure("mappings_dropped") > dropped + 1); /* mw_stats_read drops one itself */
 }
 
+/* With thp:always that is all in which blocks lie, while it is mapped. */
+TEST(statistics_of_huge_pages_that_were_asked_for)
+{
+    mw_free(mw_malloc(1));
+    CHECK_EQ(figure("all.huge_page_bytes"), 0);
+    os_wants_huge_pages = true;
+    uint64_t others = figure("all.region_bytes");
+    for (unsigned i = 0; i < 100; i++) {
+        CHECK(mw_malloc(MiB) != NULL);
+    }
+    uint64_t before = figure("all.huge_page_bytes");
+    CHECK_GE(before, 90 * MiB);
+    CHECK_EQ(before + others, figure("all.region_bytes") + figure("all.huge_bytes") +
+                                  figure("all.huge_dirty_bytes"));
+    void *block = mw_malloc(64 * MiB);
+    CHECK_GE(figure("all.huge_page_bytes"), before + 64 * MiB);
+    block = mw_realloc(block, 128 * MiB);
+    CHECK_GE(figure("all.huge_page_bytes"), before + 128 * MiB);
+    mw_free(block);
+    mw_collect(true);
+    CHECK_LT(figure("all.huge_page_bytes"), before + 64 * MiB);
+    os_wants_huge_pages = false;
+}
+
 /* An orphan's figures, which the child of a fork empties, keep what was counted. */
 static void *allocate_and_wait(void *ends)
 {
