@@ -11,6 +11,7 @@
 #include "../thread/tick.h"
 #include "ctl_explicit.h"
 #include "ctl_prof.h"
+#include "huge_pages.h"
 
 #include <errno.h>
 
@@ -96,6 +97,9 @@ static int global_read(unsigned id, uint64_t *value)
         break;
     case CTL_epoch:
         return ctl_stats_epoch(value);
+    case CTL_thp_mode:
+        *value = text_value(kernel_thp_mode());
+        break;
     case CTL_approximate_active:
         *value = approximate_active();
         break;

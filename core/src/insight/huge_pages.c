@@ -64,3 +64,15 @@ static bool figure_is_of_kernel(const char *name)
 {
     return strcmp(name, "huge_pages") == 0 || strcmp(name, "mappings") == 0;
 }
+
+static const char *kernel_thp_mode(void)
+{
+    char text[64] = "";
+    if (!os_is_confined()) {
+        os_read_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
+    }
+    return strstr(text, "[always]") != NULL    ? "always"
+           : strstr(text, "[madvise]") != NULL ? "madvise"
+           : strstr(text, "[never]") != NULL   ? "never"
+                                               : "not supported";
+}

@@ -13,6 +13,10 @@
  * kernel has joined with another's, as it may, both count. */
 static void kernel_figures(struct stats_process *to);
 
+/* Whether the kernel makes huge pages for whoever does not object, for who asks, or for nobody: the words of jemalloc's
+ * system.thp_mode. */
+static const char *kernel_thp_mode(void);
+
 /* Whether a figure is one of these. */
 static bool figure_is_of_kernel(const char *name);
 

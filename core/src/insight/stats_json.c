@@ -5,6 +5,8 @@
 
 #include "../api/realloc.h"
 #include "../settings/conf.h"
+#include "../settings/load.h"
+#include "huge_pages.h"
 
 /* --- jemalloc's words ------------------------------------------------------------------------- */
 
@@ -225,6 +227,7 @@ static void write_config(struct json *json)
     json_bool(json, "prof", PROFILE_IS_POSSIBLE);
     json_bool(json, "prof_libgcc", false);
     json_bool(json, "prof_libunwind", false);
+    json_bool(json, "prof_frameptr", false);
     json_bool(json, "stats", true);
     json_bool(json, "utrace", false);
     json_bool(json, "xmalloc", true);
@@ -256,6 +259,22 @@ static void write_option(struct json *json, const struct conf_option *conf)
     }
 }
 
+/* Where settings come from, and what stands there. As in 5.3.1. */
+static void write_sources(struct json *json)
+{
+    bool is_text = json->prefix != NULL;
+    json_foreign(json, is_text ? "Global variable malloc_conf" : "global_var", conf_of_program());
+    json_foreign(json, is_text ? "Symbolic link malloc.conf" : "symlink", conf_of_system());
+    json_foreign(json, is_text ? "Environment variable MALLOC_CONF" : "env_var",
+                 conf_of_variable());
+    if (conf_of_program_harder()[0] != 0) {
+        json_foreign(json,
+                     is_text ? "Global variable malloc_conf_2_conf_harder"
+                             : "global_var_2_conf_harder",
+                     conf_of_program_harder());
+    }
+}
+
 static void write_options(struct json *json)
 {
     for (unsigned i = 0; i < conf_count(); i++) {
@@ -266,10 +285,13 @@ static void write_options(struct json *json)
 static void stats_write_settings(struct sink *sink)
 {
     struct json config = {sink, false, "config."};
+    struct json sources = {sink, false, ""};
     struct json options = {sink, false, "opt."};
     sink_print(sink, "Build-time option settings");
     write_config(&config);
+    sink_print(sink, "\nSystem configuration\n  system.thp_mode: \"%s\"", kernel_thp_mode());
     sink_print(sink, "\nRun-time option settings");
+    write_sources(&sources);
     write_options(&options);
     sink_print(sink, "\n");
 }
@@ -405,11 +427,18 @@ static void write_extents(struct json *json, const struct stats_arena *arena)
     json_close(json, ']');
 }
 
+/* What JSON has of the cache before that layer. */
+#define WORDS_SEC "sec_bytes|sec_hits|sec_misses|sec_dalloc_noflush|sec_dalloc_flush|sec_overfills"
+
 /* There is no such layer here. */
 static void write_hpa(struct json *json)
 {
     json_open(json, "hpa_shard", '{');
+    json_zeros(json, WORDS_SEC);
     json_zeros(json, WORDS_HPA);
+    json_open(json, "slabs", '{');
+    json_zeros(json, WORDS_SLABS);
+    json_close(json, '}');
     json_open(json, "full_slabs", '{');
     json_zeros(json, WORDS_SLABS);
     json_close(json, '}');
@@ -530,7 +559,11 @@ static void stats_write_json(struct sink *sink, const struct stats *stats,
         json_open(&json, "config", '{');
         write_config(&json);
         json_close(&json, '}');
+        json_open(&json, "system", '{');
+        json_string(&json, "thp_mode", kernel_thp_mode());
+        json_close(&json, '}');
         json_open(&json, "opt", '{');
+        write_sources(&json);
         write_options(&json);
         json_close(&json, '}');
         write_profile(&json);

@@ -58,7 +58,9 @@ static long stats_decay_ms(const struct stats *stats, const struct stats_arena *
     "decay_dirty|decay_muzzy|base|tcache_list|hpa_shard|hpa_shard_grow|hpa_sec"
 #define WORDS_COUNTER "num_ops|num_wait|num_spin_acq|num_owner_switch|total_wait_time|max_wait_time"
 #define COUNTERS 6u
-#define WORDS_HPA "npurge_passes|npurges|nhugifies|ndehugifies"
+#define WORDS_HPA                                                                 \
+    "npageslabs|nactive|ndirty|npurge_passes|npurges|nhugifies|nhugify_failures|" \
+    "ndehugifies"
 #define WORDS_SLABS                                                                        \
     "npageslabs_nonhuge|nactive_nonhuge|ndirty_nonhuge|nretained_nonhuge|npageslabs_huge|" \
     "nactive_huge|ndirty_huge"

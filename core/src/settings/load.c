@@ -48,6 +48,30 @@ static void drop_cut_setting(char *text, size_t length, size_t size, const char 
              length);
 }
 
+static char options_variable[4096] IN_SECTION(options); /* const after init */
+
+static const char *conf_of_program(void)
+{
+    const char *text = PROGRAM_CONF;
+    return text != NULL ? text : "";
+}
+
+static const char *conf_of_program_harder(void)
+{
+    const char *text = PROGRAM_CONF_HARDER;
+    return text != NULL ? text : "";
+}
+
+static const char *conf_of_system(void)
+{
+    return options_link;
+}
+
+static const char *conf_of_variable(void)
+{
+    return options_variable;
+}
+
 /* Ends of lines become commas, one for all that stand together. */
 static void lines_to_settings(char *text)
 {
@@ -114,6 +138,9 @@ static void options_load_of_library(void)
     char *buffer = options_text;
     bool all_good = true;
     const char *text = libc_getenv(conf_variable(), buffer, sizeof options_text);
+    if (text != NULL) {
+        text_print_behind(options_variable, sizeof options_variable, "%s", text);
+    }
     const struct conf_source sources[] = {
         {PROGRAM_CONF, "string pointed to by the global variable " OF_PROGRAM, OF_PROGRAM},
         {system_conf(), "\"name\" of the file referenced by the symbolic link named " OF_SYSTEM,

@@ -17,4 +17,11 @@
 
 static void options_load(void);
 
+/* What the sources of jemalloc's settings say; empty where there is nothing. Of the variable, what it said at the start,
+ * as much as there is room for. */
+static const char *conf_of_program(void);
+static const char *conf_of_program_harder(void);
+static const char *conf_of_system(void);
+static const char *conf_of_variable(void);
+
 #endif

@@ -70,11 +70,24 @@ def figure_names(source):
 TABLES = {"symbol": "Functions and symbols", "option": "Settings", "name": "Names of mallctl"}
 
 
+def words_of_slots(source):
+    """<hpa> and the like -> the words that they stand for, "a|b|c"."""
+    words = {name: "".join(re.findall('"([^"]*)"', text)) for name, text in
+             re.findall(r'#define (WORDS_\w+)((?:[\s\\]+"[^"]*")+)', (source / "insight/stats_json.h").read_text())}
+    slots = re.findall(r'{"(<\w+>)", (WORDS_\w+)}', (source / "insight/ctl_stats.c").read_text())
+    return {slot: words[name] for slot, name in slots}
+
+
+SLOTS = words_of_slots(ROOT / "core/src")
+
+
 def row_matches(row, name):
-    """<i> of a row stands for one part of a name; <name> at its end, if it is the only one, for all that follow."""
+    """<hpa> and the like of a row stand for one of their words, <i> for any part of a name; another <name> at its end,
+    if it is the only one, for all that follow."""
     pieces = re.split(r"(<[^>]+>)", row)
     any_part = ".+" if len(pieces) == 3 and pieces[2] == "" else "[^.]+"
-    pattern = (any_part if piece.startswith("<") else re.escape(piece) for piece in pieces)
+    pattern = (f"(?:{SLOTS[piece]})" if piece in SLOTS else any_part if piece.startswith("<") else re.escape(piece)
+               for piece in pieces)
     return re.fullmatch("".join(pattern), name)
 
 
@@ -155,6 +168,9 @@ def check_the_check():
              (["arenas.nhbins"], names, "T"), (["arenas.nhbins"], names, "P alone"),
              (["arenas.nhbins"], names, ""), (["arenas.page"], names, "Q"),
              (["utrace"], settings, "P"), (["utrace"], settings, "F"), (["xallocx"], symbols, "X")]
+    for name, is_one in (("nhugifies", True), ("nhugify_failures", True), ("nhugs", False)):
+        if bool(row_matches("stats.arenas.<i>.hpa_shard.<hpa>", f"stats.arenas.<i>.hpa_shard.{name}")) != is_one:
+            yield f"the check of names takes {name} to be {'no word' if is_one else 'a word'}"
     for is_right, rows in ((True, right), (False, wrong)):
         for of_row, section, cell in rows:
             status = "refused" if of_row == ["smallocx"] else "full"

@@ -164,8 +164,8 @@ TEST(config_says_what_the_build_has)
 {
     static const char *const always[] = {"config.fill", "config.stats", "config.xmalloc"};
     static const char *const never[] = {"config.cache_oblivious", "config.lazy_lock",
-                                        "config.prof_libgcc", "config.prof_libunwind",
-                                        "config.utrace"};
+                                        "config.prof_libgcc",     "config.prof_libunwind",
+                                        "config.prof_frameptr",   "config.utrace"};
     for (size_t i = 0; i < sizeof always / sizeof *always; i++) {
         CHECK_MSG(READ(bool, always[i]), "%s", always[i]);
     }
@@ -198,6 +198,17 @@ static void find_in_report(void *found, const char *text)
     *(const char **)found = report;
 }
 
+TEST(the_mode_of_huge_pages_is_a_word_of_jemallocs)
+{
+    static const char *const words[] = {"always", "madvise", "never", "not supported"};
+    const char *mode = READ(const char *, "system.thp_mode");
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        is_known |= !strcmp(mode, words[i]);
+    }
+    CHECK_MSG(is_known, "%s", mode);
+}
+
 TEST(the_report_begins_with_the_settings)
 {
     const char *report = NULL;
@@ -206,7 +217,11 @@ TEST(the_report_begins_with_the_settings)
     static const char *const lines[] = {
         "Build-time option settings\n  config.cache_oblivious: false\n",
         "  config.xmalloc: true\n",
-        "Run-time option settings\n  opt.",
+        "System configuration\n  system.thp_mode: \"",
+        "Run-time option settings\n  Global variable malloc_conf: \"",
+        "  Symbolic link malloc.conf: \"",
+        "  Environment variable MALLOC_CONF: \"",
+        "\n  opt.",
         "  opt.dss: \"disabled\"\n",
         "  opt.hpa_dirty_mult: \"-1\"\n",
         "Version: \"" JEMALLOC_VERSION "\"\n"};
@@ -237,7 +252,7 @@ TEST(the_report_has_the_config_of_mallctl)
             compared++;
         }
     }
-    CHECK_EQ(compared, 11);
+    CHECK_EQ(compared, 12);
 }
 
 TEST(errors_are_jemallocs)

@@ -17,13 +17,15 @@ GLOBAL_MUTEXES = {"background_thread", "max_per_bg_thd", "ctl", "prof", "prof_th
 ARENA_MUTEXES = {"large", "extent_avail", "extents_dirty", "extents_muzzy", "extents_retained", "extents_pinned",
                  "decay_dirty", "decay_muzzy", "base", "tcache_list", "hpa_shard", "hpa_shard_grow", "hpa_sec"}
 CONFIG = {"cache_oblivious", "debug", "fill", "lazy_lock", "malloc_conf", "opt_safety_checks", "prof", "prof_libgcc",
-          "prof_libunwind", "stats", "utrace", "xmalloc"}
+          "prof_libunwind", "prof_frameptr", "stats", "utrace", "xmalloc"}
 SIZES = {"narenas", "dirty_decay_ms", "muzzy_decay_ms", "quantum", "page", "hugepage", "tcache_max", "nbins", "nhbins",
          "bin", "nlextents", "lextent"}
 SMALL_OR_LARGE = {"allocated", "nmalloc", "ndalloc", "nrequests", "nfills", "nflushes"}
 SLABS = {"npageslabs_nonhuge", "nactive_nonhuge", "ndirty_nonhuge", "nretained_nonhuge", "npageslabs_huge",
          "nactive_huge", "ndirty_huge"}
-HUGE_PAGES = {"npurge_passes", "npurges", "nhugifies", "ndehugifies", "full_slabs", "empty_slabs", "nonfull_slabs"}
+HUGE_PAGES = {"sec_bytes", "sec_hits", "sec_misses", "sec_dalloc_noflush", "sec_dalloc_flush", "sec_overfills",
+              "npageslabs", "nactive", "ndirty", "npurge_passes", "npurges", "nhugifies", "nhugify_failures",
+              "ndehugifies", "slabs", "full_slabs", "empty_slabs", "nonfull_slabs"}
 # The objects of each list.
 SIZES_OF = {"bin": {"size", "nregs", "slab_size", "nshards"}, "lextent": {"size"}}
 PARTS_OF = {"bins": {"nmalloc", "ndalloc", "curregs", "nrequests", "nfills", "nflushes", "nreslabs", "curslabs",
@@ -94,7 +96,7 @@ def check_lists(found, members):
 
 def check_huge_pages(shard):
     require_members(shard, HUGE_PAGES, "hpa_shard")
-    for slabs in [shard["full_slabs"], shard["empty_slabs"], *shard["nonfull_slabs"]]:
+    for slabs in [shard["slabs"], shard["full_slabs"], shard["empty_slabs"], *shard["nonfull_slabs"]]:
         require_members(slabs, SLABS, "slabs of hpa_shard")
     require(len(shard["nonfull_slabs"]) == 64, "lists of hpa_shard")
 
@@ -104,6 +106,8 @@ def check_options_told(told):
     typed = [line.split(" ", 2)[1:] for line in NAMES.read_text().splitlines()
              if line.startswith("option ") and line.count(" ") > 1]
     require(len(typed) > 70, f"options with a type: {len(typed)}")
+    for source in ("global_var", "symlink", "env_var"):
+        require(isinstance(told[source], str), f"opt has no {source}")
     for name, of_type in typed:
         require(name in told, f"opt has no {name}")
         wanted = JSON_OF_TYPE.get(of_type, int)
@@ -141,7 +145,7 @@ def check_all():
     whole = json.loads(run("J").stdout)
     require(set(whole) == {"jemalloc"}, "one object")
     jemalloc = whole["jemalloc"]
-    require(set(jemalloc) == {"version", "config", "opt", "arenas", "stats", "stats.arenas"},
+    require(set(jemalloc) == {"version", "config", "system", "opt", "arenas", "stats", "stats.arenas"},
             f"keys {set(jemalloc)}")
     sizes, totals, arenas = jemalloc["arenas"], jemalloc["stats"], jemalloc["stats.arenas"]
     require_members(totals, TOTALS, "stats")
@@ -149,6 +153,7 @@ def check_all():
     require_members(jemalloc["config"], CONFIG, "config")
     require_members(sizes, SIZES, "arenas")
     check_lists(sizes, SIZES_OF)
+    require(jemalloc["system"]["thp_mode"] in ("always", "madvise", "never", "not supported"), "thp_mode")
     check_options_told(jemalloc["opt"])
     check_mutexes(totals["mutexes"], GLOBAL_MUTEXES)
     merged = arenas["merged"]

@@ -247,6 +247,8 @@ def statistics(library, client):
     value = json.loads(text)["jemalloc"]
     yield "stats_print_opts asks for JSON", value["opt"]["stats_print_opts"], "Jmabxleh"
     yield "a name that ends strings does not end them", value["opt"]["prof_prefix"], "a?b"
+    yield ("JSON tells where settings come from", value["opt"]["env_var"],
+           "stats_print:true,stats_print_opts:Jmabxleh,prof_prefix:a?b")
 
 
 def tells_of_huge_pages():
@@ -275,6 +277,9 @@ def sources(library, client, static_client, linked_client):
     yield ("narenas wins over narenas_ratio",
            run(client, "opt.narenas", LD_PRELOAD=library, MALLOC_CONF="narenas:2,narenas_ratio:3")[0],
            "2")
+    errors = run(static_client, "narenas", MALLOC_CONF="stats_print:true,stats_print_opts:Jmabxleh")[1]
+    yield ("JSON tells of malloc_conf", json.loads(errors)["jemalloc"]["opt"]["global_var"],
+           "dirty_decay_ms:4711,narenas:3")
     yield from statistics(library, client)
     errors = run(client, "", LD_PRELOAD=library, MALLOC_CONF="stats_print:true")[1]
     yield "stats_print prints at the end", str(len(errors) > 100), "True"
