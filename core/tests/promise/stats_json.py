@@ -5,8 +5,10 @@
   stats_json.py PROGRAM     PROGRAM OPTIONS writes it, with the library preloaded
 """
 
+import itertools
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -214,12 +216,65 @@ def check_options():
     require(set(without) == set(all_of_them), "option d leaves the rest")
 
 
+# Lines of the text, as jemalloc 5.3 writes them.
+TEXT_LINES = [
+    r"Hugepage size: \d+",
+    r"Allocated: \d+, active: \d+, metadata: \d+ \(n_thp \d+, edata \d+, rtree \d+\), resident: \d+, mapped: \d+, "
+    r"retained: \d+",
+    r"Count of realloc\(non-null-ptr, 0\) calls: \d+",
+    r"Background threads: \d+, num_runs: \d+, run_interval: \d+ ns",
+    r'name: "auto_0"',
+    r'dss allocation precedence: "N/A"',
+    r'dss allocation precedence: "disabled"',
+    r"decaying:  time       npages       sweeps     madvises       purged",
+    r"   dirty:   N/A( +\d+){4}",
+    r"   muzzy: +\d+( +\d+){4}",
+    r" +allocated +nmalloc +\(#/sec\) +ndalloc +\(#/sec\) +nrequests +\(#/sec\) +nfill +\(#/sec\) +nflush +\(#/sec\)",
+    r" +n_lock_ops \(#/sec\) +n_waiting \(#/sec\) +n_spin_acq \(#/sec\) +n_owner_switch \(#/sec\) +total_wait_ns"
+    r" +\(#/sec\) +max_wait_ns +max_n_thds",
+    *(rf"{name}( +\d+){{12}}" for name in sorted(GLOBAL_MUTEXES | ARENA_MUTEXES)),
+    *(rf"{name}: +\d+" for name in (
+        "active", "mapped", "retained", "base", "internal", "metadata_edata", "metadata_rtree", "metadata_thp",
+        "tcache_bytes", "tcache_stashed_bytes", "resident", "abandoned_vm", "extent_avail"))]
+
+
+def rows_of_table(lines, title):
+    """The fields of each row; there are as many as columns."""
+    at = next(number for number, line in enumerate(lines) if re.match(rf"{title}: +size ind ", line))
+    columns = lines[at].split()[1:]
+    rows = [line.split() for line in itertools.takewhile(lambda line: line.startswith(" "), lines[at + 1:])
+            if line.strip() != "---"]
+    require(rows, f"rows of {title}")
+    for row in rows:
+        require(len(row) == len(columns), f"{title}: {row} under {columns}")
+    return rows
+
+
+def check_tables(lines):
+    """Those of all arenas together; what adds up does, rates apart."""
+    sums = {line.split(":")[0]: [int(number) for number in line.split()[1:]]
+            for line in lines if re.fullmatch(r"(small|large|total):( +\d+){11}", line)}
+    require(set(sums) == {"small", "large", "total"}, f"sums of the text: {sums}")
+    for column in (0, 1, 3, 5, 7, 9):
+        parts = sums["small"][column] + sums["large"][column]
+        require(sums["total"][column] == parts, f"the total of column {column}: {sums}")
+    bins = sum(int(row[2]) for row in rows_of_table(lines, "bins"))
+    require(bins == sums["small"][0], f"bins of the text have {bins} bytes, not {sums['small'][0]}")
+    rows_of_table(lines, "large")
+    rows_of_table(lines, "extents")
+
+
 def check_text():
     lines = run("-").stdout.splitlines()
     require(lines[0] == "___ Begin jemalloc statistics ___", "the first line of the text")
     require(lines[-1] == "--- End jemalloc statistics ---", "the last line of the text")
-    for word in ("Allocated: ", "Merged arenas stats:", "arenas[0]:", "curregs", "mutex"):
-        require(any(word in line for line in lines), f"{word} in the text")
+    for pattern in TEXT_LINES:
+        require(any(re.fullmatch(pattern, line) for line in lines), f"{pattern} in the text")
+    merged, first = lines.index("Merged arenas stats:"), lines.index("arenas[0]:")
+    check_tables(lines[merged:first])
+    without_locks = run("x").stdout.splitlines()
+    require(not any("n_lock_ops" in line for line in without_locks), "option x in the text")
+    check_tables(without_locks[without_locks.index("Merged arenas stats:"):without_locks.index("arenas[0]:")])
     require(run("message").stdout == "", "malloc_message gets the text")
 
 
