@@ -351,10 +351,16 @@ TEST(names_with_a_number_of_nothing_do_not_exist)
         "stats.arenas.0.lextents.999.nmalloc",
         "stats.arenas.0.extents.64.ndirty",
         "stats.arenas.0.hpa_shard.nonfull_slabs.64.ndirty_huge",
+        "stats.arenas.0.hpa_shard.nhugs",
+        "stats.arenas.0.hpa_shard.slabs.nactive",
     };
-    static const char *const good[] = {"arena.4096.purge", "arena.4097.initialized",
-                                       "stats.arenas.4096.bins.0.nmalloc", "arena.0",
-                                       "stats.arenas.0.mutexes.base.num_ops"};
+    static const char *const good[] = {"arena.4096.purge",
+                                       "arena.4097.initialized",
+                                       "stats.arenas.4096.bins.0.nmalloc",
+                                       "arena.0",
+                                       "stats.arenas.0.mutexes.base.num_ops",
+                                       "stats.arenas.0.hpa_shard.nhugify_failures",
+                                       "stats.arenas.0.hpa_shard.slabs.nactive_huge"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         size_t mib[7], depth = 7;
         CHECK_MSG(mallctlnametomib(names[i], mib, &depth) == ENOENT, "%s", names[i]);
