@@ -63,7 +63,7 @@ extern const struct heap __malloc_no_heap __attribute__((alias("heap_none"), vis
 /* The thread ends, and its destructors have run. */
 OF_LIBC void __malloc_thread_ended(void)
 {
-    if (heap_own > HEAP_FREES(FREES_WITHOUT_HEAP)) {
+    if (thread_has_heap()) {
         thread_ended(heap_own);
     }
 }
@@ -71,7 +71,7 @@ OF_LIBC void __malloc_thread_ended(void)
 /* The loader has copied the words to the first thread's final place. */
 OF_LIBC void __malloc_thread_moved(void)
 {
-    if (heap_own > HEAP_FREES(FREES_WITHOUT_HEAP)) {
+    if (thread_has_heap()) {
         heap_own->thread = os_thread_id();
     }
 }

@@ -137,6 +137,17 @@ static void orphan_send_slots(struct heap *heap)
 /* A bit per slot that was found in a list of the slab at hand. */
 static uint64_t found_free[LIST_LENGTH_MAX / 64] IN_SECTION(orphan); /* who empties orphans */
 
+/* As slot_list_append, but a link that is there is not written: each page that is written is one more that the child
+ * does not share with its parent. */
+static void list_keep_or_append(struct slot_list *to, struct slot *slot)
+{
+    if (to->head != NULL && slot_next(to->tail) == slot) {
+        to->tail = slot;
+    } else {
+        slot_list_append(to, slot);
+    }
+}
+
 /* Appends what a list of the slab has before the first slot that cannot be free, or was found
  * already. Adds the length to *count. */
 static void slab_list_add(struct extent *extent, struct slot_list *to, struct slot *list,
@@ -151,7 +162,7 @@ static void slab_list_add(struct extent *extent, struct slot_list *to, struct sl
         }
         found_free[index / 64] |= bit;
         next = slot_next(at);
-        slot_list_append(to, at);
+        list_keep_or_append(to, at);
         ++*count;
     }
 }
@@ -168,7 +179,9 @@ static void orphan_release_slab(struct heap *heap, struct extent *extent)
     struct slot_list free = {NULL, NULL};
     slab_list_add(extent, &free, list, &count);
     slab_list_add(extent, &free, slab->local, &count);
-    slot_list_end(&free);
+    if (free.head != NULL && slot_next(free.tail) != NULL) {
+        slot_list_end(&free);
+    }
     slab->local = free.head;
     check(count <= slab->carved && atomic_get(&extent->owner) == heap && heap->is_orphan);
     slab->left = slab->carved - count;

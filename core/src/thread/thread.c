@@ -18,15 +18,6 @@
 #include "stack.h"
 #include "tick.h"
 
-/* In heap_own: the thread has handed its slabs on. */
-#define HEAP_ENDED ((struct heap *)1)
-
-/* In heap_own, as even numbers: frees of a thread that has not allocated. Such a thread gets a heap
- * of its own after some of them; the few that the libc makes when a thread is as good as dead must
- * not, for nobody would take that heap back. */
-#define HEAP_FREES(count) ((struct heap *)(2 * (uintptr_t)(count)))
-#define FREES_WITHOUT_HEAP 16u
-
 /* How often the end of a thread is put off, so that destructors that run after ours still find its
  * heap. POSIX promises four rounds; each costs a walk over all keys. */
 #define EXIT_ROUNDS 1u
@@ -260,7 +251,7 @@ static void thread_ended(void *argument)
     heap_stop_sampling(heap);
     thread_pass_on_delayed(heap);
     heap_abandon(heap);
-    atomic_sub(&heaps.in_use, 1);
+    purge_thread_heap_ended();
     heap->exit_rounds = 0;
     lock_take(&process.heaps_lock);
     heap_make_idle_locked(heap);
@@ -555,7 +546,7 @@ static void fork_in_child(void)
 {
     bool was_nested = lock_gate_is_mine() && process.fork_nested > 0;
     moving_forget_others();
-    atomic_set(&heaps.in_use, heap_own > HEAP_FREES(FREES_WITHOUT_HEAP));
+    atomic_set(&heaps.in_use, thread_has_heap());
     atomic_set(&purge_thread.is_started, false);
     atomic_set(&profile.is_dumping, false); /* perhaps another thread did */
     atomic_set(&interval.is_printing, false);
@@ -563,7 +554,7 @@ static void fork_in_child(void)
     track_forget_thread();
     fault_in_child();
     random_diverge();
-    if (heap_own > HEAP_FREES(FREES_WITHOUT_HEAP)) {
+    if (thread_has_heap()) {
         delay_draw_anew(heap_own);
     }
     if (fork_took_locks()) {

@@ -29,6 +29,22 @@ static THREAD_LOCAL struct heap *heap_self = HEAP_NONE;
 static THREAD_LOCAL struct heap *heap_own;
 #endif
 
+/* In heap_own: the thread has handed its slabs on. */
+#define HEAP_ENDED ((struct heap *)1)
+
+/* In heap_own, as even numbers: frees of a thread that has not allocated. Such a thread gets a heap
+ * of its own after some of them; the few that the libc makes when a thread is as good as dead must
+ * not, for nobody would take that heap back. */
+#define HEAP_FREES(count) ((struct heap *)(2 * (uintptr_t)(count)))
+#define FREES_WITHOUT_HEAP 16u
+
+/* Whether the calling thread has a heap of its own: its word counts frees before, and has another value at its end. */
+static inline bool thread_has_heap(void)
+{
+    return heap_own > HEAP_FREES(FREES_WITHOUT_HEAP);
+}
+static bool (*const purge_thread_has_heap)(void) = thread_has_heap;
+
 /* The calling thread's heap, or the shared one, locked. Never NULL. A thread that only frees gets a
  * heap of its own by the second function after some frees. */
 static struct heap *thread_enter(void);

@@ -418,12 +418,27 @@ static uint32_t purge_thread_pause_ms(uint32_t *empty_looks)
     return (uint32_t)rest_ms;
 }
 
+/* Hooks that it calls may have made a heap of its own. */
+static bool purge_thread_is_last(void)
+{
+    return atomic_get(&purge_thread.may_be_last) &&
+           atomic_get(&heaps.in_use) == (purge_thread_has_heap() ? 1 : 0);
+}
+
+static void purge_thread_heap_ended(void)
+{
+    if (atomic_sub(&heaps.in_use, 1) <= 2 && unlikely(option(OPTION_purge_thread))) {
+        atomic_set(&purge_thread.may_be_last, true);
+        free_news_tell();
+    }
+}
+
 static void *purge_thread_run(void *argument)
 {
     (void)argument;
     uint64_t last_ms = clock_look();
     uint32_t empty_looks = 0;
-    while (option(OPTION_purge_thread)) {
+    while (option(OPTION_purge_thread) && !purge_thread_is_last()) {
         uint32_t news = atomic_get_acquire(&free_news.count); /* pairs with free_news_tell */
         os_wait(&free_news.count, news, purge_thread_pause_ms(&empty_looks));
         if (atomic_get(&free_news.count) != news) {
@@ -437,7 +452,10 @@ static void *purge_thread_run(void *argument)
         last_ms = now_ms;
     }
     atomic_set(&purge_thread.is_started, false);
-    purge_thread_want(); /* perhaps somebody wants it again just now */
+    atomic_thread_fence(memory_order_seq_cst); /* pairs with purge_thread_start */
+    if (!purge_thread_is_last()) {
+        purge_thread_want(); /* perhaps somebody wants it again just now */
+    }
     return NULL;
 }
 
@@ -449,6 +467,7 @@ static uint64_t purge_thread_interval_ns(void)
 
 static void purge_thread_start(void)
 {
+    atomic_thread_fence(memory_order_seq_cst); /* between the count of heaps and this */
     if (!atomic_exchange_explicit(&purge_thread.is_started, true, memory_order_relaxed) &&
         !libc_start_thread(purge_thread_run)) {
         log_warn("purge_thread: the system did not start a thread; memory goes back with calls");

@@ -49,13 +49,21 @@ static void keep_house(uint64_t now_ms, bool may_call_hooks);
 static struct {
     _Atomic bool may_start; /* the constructor has run: threads may be started */
     _Atomic bool is_started;
-    _Atomic uint64_t runs; /* how often it kept house */
-    _Atomic uint64_t ms;   /* between these, in all */
+    _Atomic bool may_be_last; /* once no other thread had a heap */
+    _Atomic uint64_t runs;    /* how often it kept house */
+    _Atomic uint64_t ms;      /* between these, in all */
 } purge_thread;
 
 /* Starts the thread that gives memory back if the option purge_thread says so now and threads may
  * be started. One that runs ends by itself when the option no longer does. */
 static void purge_thread_want(void);
+
+/* Whether the calling thread has a heap: thread.h knows. */
+static bool (*const purge_thread_has_heap)(void);
+
+/* A heap of some thread is nobody's any more. A process ends with its last thread, so this one ends with the last of
+ * the others that allocate, until a heap is made again. */
+static void purge_thread_heap_ended(void);
 
 /* The mean time between its runs so far. */
 static uint64_t purge_thread_interval_ns(void);

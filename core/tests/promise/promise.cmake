@@ -45,7 +45,7 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         scattered beside emptied many_stacks small_data no_actions small_pages each_instruction
         start_together looked_at written crowded stuck_guards strict_frees
         strict_works strict_news short_ring burst old_blocks fell_asleep freed_twice sealed fork_moving
-        protected_blocks purge_in_child metadata_guards string_ends few_calls)
+        protected_blocks purge_in_child metadata_guards string_ends few_calls last_thread fork_pages)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -67,6 +67,7 @@ foreach(mode IN LISTS MALLOW_MODES)
   mallow_promise(stuck_guards ${mode} "guard_sample:2")
   mallow_promise(stats_print ${mode} "stats_print:true")
   mallow_promise(looked_at ${mode} "")
+  mallow_promise(last_thread ${mode} "purge_thread:true")
   mallow_promise(start_together ${mode} "arenas:1") # where they meet most often
   mallow_promise(limit ${mode} "memory_limit:64M")
   mallow_promise(limit_cgroup ${mode} "") # which sets them itself
@@ -84,6 +85,7 @@ endforeach()
 foreach(mode fast secure) # what debug knows of each block stays
   mallow_promise(emptied ${mode} "")
   mallow_promise(emptied ${mode} "dirty_decay_ms:1000,purge_thread:true")
+  mallow_promise(fork_pages ${mode} "")
   mallow_promise(purge_in_child ${mode} "dirty_decay_ms:500,purge_thread:true")
 endforeach()
 foreach(program fresh mappings fork fork_moving dying_threads sleeping_owner fork_purge holes many_threads regrowth
