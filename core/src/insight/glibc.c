@@ -28,7 +28,8 @@ static void print_xml_totals(struct sink *sink, const struct stats_arena *arena)
         runs += free->dirty + free->muzzy + free->retained;
         run_bytes += free->dirty_bytes + free->muzzy_bytes + free->retained_bytes;
     }
-    uint64_t space = of->region_bytes + of->huge_bytes + of->huge_dirty_bytes;
+    /* As in glibc, blocks that are mappings of their own stand apart. */
+    uint64_t space = of->region_bytes + of->huge_dirty_bytes;
     sink_print(sink, "<total type=\"fast\" count=\"%lu\" size=\"%lu\"/>\n", slots, slot_bytes);
     sink_print(sink, "<total type=\"rest\" count=\"%lu\" size=\"%lu\"/>\n", runs, run_bytes);
     sink_print(sink, "<total type=\"mmap\" count=\"%lu\" size=\"%lu\"/>\n", of->huge_blocks,
