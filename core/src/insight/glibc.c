@@ -4,6 +4,7 @@
  * summary at the end of the program.
  */
 #include "../thread/thread.h"
+#include "huge_pages.h"
 #include "stats.h"
 #include "stats_text.h"
 
@@ -78,6 +79,7 @@ int mw_malloc_info(int options, void *stream)
     if (stats == NULL) {
         return ENOMEM;
     }
+    kernel_figures(&stats->process);
     sink_print(&sink, "<malloc version=\"1\">\n");
     for (unsigned i = 0; i < stats->arena_count; i++) {
         sink_print(&sink, "<heap nr=\"%u\">\n", i);
