@@ -94,7 +94,7 @@ MW_PUBLIC size_t mw_malloc_good_size(size_t size);
 
 /* The layout of glibc's struct mallinfo2. */
 struct mw_mallinfo2 {
-    size_t arena;    /* bytes in regions, used or not, without very large blocks */
+    size_t arena;    /* bytes mapped, used or not, without very large blocks in use */
     size_t ordblks;  /* free extents */
     size_t smblks;   /* free slots */
     size_t hblks;    /* very large blocks, each in a mapping of its own */
@@ -102,7 +102,7 @@ struct mw_mallinfo2 {
     size_t usmblks;  /* 0 */
     size_t fsmblks;  /* bytes in free slots */
     size_t uordblks; /* bytes in use, without very large blocks */
-    size_t fordblks; /* bytes free, resident or not, without very large blocks */
+    size_t fordblks; /* bytes free, resident or not: arena less uordblks */
     size_t keepcost; /* bytes that malloc_trim could give back now */
 };
 

@@ -135,7 +135,8 @@ static void print_stats(struct sink *sink)
         {"muzzy", usage.muzzy_bytes},
         {"retained", usage.retained_bytes},
         {"metadata", usage.metadata_bytes},
-        {"address space", usage.region_bytes + usage.huge_bytes + usage.metadata_bytes},
+        {"address space",
+         usage.region_bytes + usage.huge_bytes + usage.huge_free_bytes + usage.metadata_bytes},
     };
     sink_print(sink, "mallow %s: heap in %u arenas\n", mw_version(), arena_count());
     for (size_t i = 0; i < array_count(rows); i++) {

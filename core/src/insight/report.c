@@ -59,6 +59,7 @@ static void usage_add_arena(struct usage *usage, struct arena *arena)
     usage->region_bytes += arena->region_bytes;
     usage->huge_bytes += arena->huge_active_pages << os_page_shift;
     usage->huge_count += arena->huge_active_count;
+    usage->huge_free_bytes += arena->huge.pages << os_page_shift;
     usage->dirty_bytes += (arena->dirty.pages + arena->huge.pages) << os_page_shift;
     usage->muzzy_bytes += arena->muzzy.pages << os_page_shift;
     usage->retained_bytes += arena->retained.pages << os_page_shift;
@@ -118,15 +119,16 @@ struct mw_mallinfo2 mw_mallinfo2(void)
 {
     struct usage usage = usage_now();
     size_t in_use = usage.slab_used_bytes + usage.large_bytes;
+    size_t space = usage.region_bytes + usage.huge_free_bytes;
     return (struct mw_mallinfo2){
-        .arena = usage.region_bytes,
+        .arena = space,
         .ordblks = usage.free_extents,
         .smblks = usage.free_slots,
         .hblks = usage.huge_count,
         .hblkhd = usage.huge_bytes,
         .fsmblks = usage.slab_bytes - usage.slab_used_bytes,
         .uordblks = in_use,
-        .fordblks = usage.region_bytes - in_use,
+        .fordblks = space - in_use,
         .keepcost = usage.dirty_bytes + usage.muzzy_bytes + usage.cached_bytes,
     };
 }

@@ -18,8 +18,9 @@ struct usage {
     size_t large_count;
     size_t huge_bytes;
     size_t huge_count;
-    size_t cached_bytes; /* in the stacks of heaps */
-    size_t dirty_bytes;  /* free, resident; huge ones included */
+    size_t huge_free_bytes; /* kept for the next huge block */
+    size_t cached_bytes;    /* in the stacks of heaps */
+    size_t dirty_bytes;     /* free, resident; huge ones included */
     size_t muzzy_bytes;
     size_t retained_bytes;
     size_t free_extents; /* count */
