@@ -204,8 +204,10 @@ static int bin_read(const struct stats_class *of, unsigned id, uint64_t *result)
     }
 }
 
-static int lextent_read(const struct stats_large *of, unsigned id, uint64_t *result)
+static int lextent_read(const struct stats_arena *arena, unsigned lextent, unsigned id,
+                        uint64_t *result)
 {
+    const struct stats_large whole = stats_lextent(arena, lextent), *of = &whole;
     switch (id) {
 #define LEXTENT(name, type, value) CASE(LEXTENT_##name, value)
 #define LEXTENT_HIDDEN LEXTENT
@@ -306,9 +308,7 @@ static int of_arena_read(const struct stats *stats, enum ctl_group group, unsign
                    ? bin_read(&of->classes[stats_bin_class((unsigned)inner)], id, result)
                    : ENOENT;
     case CTL_GROUP_STATS_LEXTENT:
-        return inner < STATS_LEXTENTS
-                   ? lextent_read(&of->large[STATS_FIRST_LARGE + inner], id, result)
-                   : ENOENT;
+        return inner < STATS_LEXTENTS ? lextent_read(of, (unsigned)inner, id, result) : ENOENT;
     case CTL_GROUP_STATS_EXTENT:
         return inner < EXTENT_BINS ? extents_read(&of->extents[inner], id, result) : ENOENT;
     case CTL_GROUP_STATS_HPA:

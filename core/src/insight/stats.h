@@ -109,8 +109,8 @@ static uint64_t stats_bin_nonfull_slabs(const struct stats_class *figures);
 /* What jemalloc calls nmalloc: with what is cached, so that nmalloc - ndalloc is what is out. */
 static uint64_t stats_bin_nmalloc(const struct stats_class *figures);
 
-/* Page classes whose blocks are larger than any slot begin here: STATS_FIRST_LARGE <= index <
- * LARGE_CLASSES are the sizes that large blocks have. */
+/* In jemalloc's words a lextent is a page class whose blocks are larger than any slot: those from STATS_FIRST_LARGE on.
+ * Blocks of smaller ones, which are aligned to more than a page or are samples of a profile, stand with the first. */
 #define STATS_FIRST_LARGE page_class_of((SLOT_MAX >> os_page_shift) + 1)
 #define STATS_LEXTENTS (LARGE_CLASSES - STATS_FIRST_LARGE)
 

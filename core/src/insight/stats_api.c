@@ -128,7 +128,7 @@ static void visit_arena(const struct visitor *to, const struct stats_arena *aren
         struct visitor next = deeper(to, buffer, "class.", arena->classes[class].size, NULL);
         VISIT(&next, class_texts, arena->classes[class]);
     }
-    for (unsigned class = STATS_FIRST_LARGE; class < LARGE_CLASSES; class ++) {
+    for (unsigned class = 0; class < LARGE_CLASSES; class ++) {
         struct visitor next = deeper(to, buffer, "large.", arena->large[class].size, NULL);
         VISIT(&next, large_texts, arena->large[class]);
     }

@@ -50,6 +50,18 @@ static struct stats_words stats_words_of(const struct stats *stats, const struct
     return words;
 }
 
+static struct stats_large stats_lextent(const struct stats_arena *arena, unsigned lextent)
+{
+    struct stats_large whole = arena->large[STATS_FIRST_LARGE + lextent];
+    for (unsigned class = 0; lextent == 0 && class < STATS_FIRST_LARGE; class ++) {
+        const struct stats_large *smaller = &arena->large[class];
+        whole.allocations += smaller->allocations;
+        whole.frees += smaller->frees;
+        whole.blocks += smaller->blocks;
+    }
+    return whole;
+}
+
 static long stats_decay_ms(const struct stats *stats, const struct stats_arena *arena,
                            bool is_dirty)
 {
@@ -404,8 +416,8 @@ static void write_bins(struct json *json, const struct stats_arena *arena, bool 
 static void write_lextents(struct json *json, const struct stats_arena *arena)
 {
     json_open(json, "lextents", '[');
-    for (unsigned class = STATS_FIRST_LARGE; class < LARGE_CLASSES; class ++) {
-        const struct stats_large *of = &arena->large[class];
+    for (unsigned lextent = 0; lextent < STATS_LEXTENTS; lextent++) {
+        const struct stats_large whole = stats_lextent(arena, lextent), *of = &whole;
         json_open(json, NULL, '{');
 #define LEXTENT JSON_FIGURE
 #include "stats_json.def"

@@ -42,6 +42,9 @@ static void stats_write_settings(struct sink *sink);
 static struct stats_words stats_words_of(const struct stats *stats,
                                          const struct stats_arena *arena);
 
+/* With the blocks of all smaller page classes if it is the first. */
+static struct stats_large stats_lextent(const struct stats_arena *arena, unsigned lextent);
+
 /* Whether what the process has only once stands with this arena. */
 static bool stats_has_common(const struct stats *stats, const struct stats_arena *arena);
 

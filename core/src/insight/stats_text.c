@@ -202,8 +202,8 @@ static void print_large(struct sink *sink, const struct stats_arena *arena)
     bool is_in_gap = false;
     sink_print(sink, "large:          size ind    allocated      nmalloc (#/sec)      ndalloc "
                      "(#/sec)    nrequests (#/sec)  curlextents\n");
-    for (unsigned class = STATS_FIRST_LARGE; class < LARGE_CLASSES; class ++) {
-        const struct stats_large *of = &arena->large[class];
+    for (unsigned lextent = 0; lextent < STATS_LEXTENTS; lextent++) {
+        const struct stats_large whole = stats_lextent(arena, lextent), *of = &whole;
         if (of->allocations == 0 && of->blocks == 0) {
             is_in_gap = true;
             continue;
@@ -211,9 +211,8 @@ static void print_large(struct sink *sink, const struct stats_arena *arena)
         uint64_t given = per_second(of->allocations, uptime);
         print_gap(sink, &is_in_gap);
         sink_print(sink, "%20lu %3u %12lu %12lu %7lu %12lu %7lu %12lu %7lu %12lu\n", of->size,
-                   STATS_BINS + class - STATS_FIRST_LARGE, of->blocks * of->size, of->allocations,
-                   given, of->frees, per_second(of->frees, uptime), of->allocations, given,
-                   of->blocks);
+                   STATS_BINS + lextent, of->blocks * of->size, of->allocations, given, of->frees,
+                   per_second(of->frees, uptime), of->allocations, given, of->blocks);
     }
     print_gap(sink, &is_in_gap);
 }

@@ -323,10 +323,24 @@ static void add_up(void *context, const struct mw_stat *stat)
     }
 }
 
+/* Blocks with pages of their own that are no larger than slots: for their alignment. */
+static void allocate_aligned(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (unsigned i = 0; i < 100; i++) {
+        void *block = t_aligned_alloc(2 * page, 2 * page);
+        CHECK(block != NULL);
+        if (i % 4 == 0) {
+            t_free(block);
+        }
+    }
+}
+
 TEST(statistics_add_up)
 {
     in_threads(allocate_some);
     in_threads(free_some);
+    allocate_aligned();
     struct sums sums = {0};
     CHECK(mw_stats_each(add_up, &sums));
     CHECK(sums.figures > 1000);

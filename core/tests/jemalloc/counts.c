@@ -151,6 +151,38 @@ static unsigned bin_of(size_t size)
     }
 }
 
+static uint64_t of_all_lextents(const char *name)
+{
+    uint64_t sum = 0;
+    for (unsigned lextent = 0; lextent < READ(unsigned, "arenas.nlextents"); lextent++) {
+        char inner[64];
+        snprintf(inner, sizeof inner, "lextents.%u.%s", lextent, name);
+        sum += of_all(inner);
+    }
+    return sum;
+}
+
+/* Blocks with pages of their own that are no larger than slots, for their alignment: they are counted too. */
+TEST(lextents_add_up_to_large)
+{
+    size_t page = READ(size_t, "arenas.page");
+    void *blocks[100];
+    write_epoch();
+    uint64_t given = of_all_lextents("nmalloc"), held = of_all_lextents("curlextents");
+    for (int i = 0; i < 100; i++) {
+        CHECK_EQ(posix_memalign(&blocks[i], 2 * page, page), 0);
+    }
+    write_epoch();
+    CHECK_GE(of_all_lextents("nmalloc"), given + 100);
+    CHECK_GE(of_all_lextents("curlextents"), held + 100);
+    CHECK_EQ(of_all_lextents("nmalloc"), of_all("large.nmalloc"));
+    CHECK_EQ(of_all_lextents("ndalloc"), of_all("large.ndalloc"));
+    CHECK_EQ(of_all_lextents("nrequests"), of_all("large.nrequests"));
+    for (int i = 0; i < 100; i++) {
+        free(blocks[i]);
+    }
+}
+
 TEST(flushes_are_counted_of_each_bin_and_of_all)
 {
     unsigned bin = bin_of(200);

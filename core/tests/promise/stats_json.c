@@ -42,6 +42,10 @@ static void *work(void *argument)
         CHECK(malloc(40000 + 10000 * i) != NULL);
     }
     CHECK(malloc(20 * MIB) != NULL);
+    for (unsigned i = 0; i < KEPT_LARGE; i++) { /* pages of their own, and no larger than a slot */
+        void *aligned;
+        CHECK_EQ(posix_memalign(&aligned, 8192, 4096), 0);
+    }
     return NULL;
 }
 

@@ -168,6 +168,7 @@ def check_all():
     for one in merged["bins"]:
         require(one["nmalloc"] - one["ndalloc"] == one["curregs"], f"merged bin {one}")
     large = merged["large"]
+    # Blocks that are large for their alignment are counted with the first.
     require(large["nmalloc"] - large["ndalloc"]
             == sum(one["curlextents"] for one in merged["lextents"]), "large blocks")
     allocated = merged["small"]["allocated"] + large["allocated"]
