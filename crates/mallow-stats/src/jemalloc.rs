@@ -66,7 +66,7 @@ fn short_version(version: &str) -> String {
 }
 
 /// Mallow's version: `0.1.0` in `5.3.0-mallow-0.1.0`, or, as it wrote that before, in `0.1.0 fast`.
-fn version_of_mallow(version: &str) -> Option<&str> {
+pub fn version_of_mallow(version: &str) -> Option<&str> {
     let modes = [" fast", " secure", " debug"];
     let before = modes.iter().find_map(|mode| version.strip_suffix(mode));
     version.split_once("-mallow-").map(|(_, own)| own).or(before)

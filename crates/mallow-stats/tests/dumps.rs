@@ -137,6 +137,37 @@ fn malloc_info_without_fast_bins_is_read() {
     assert_eq!(of_arenas, [Some(1_912_832 - 690_975), Some(1_818_624 - 603_460)]);
 }
 
+/// Mallow writes glibc's form too, and its own figures behind it. Blocks that are mappings of their own are not in `system`.
+#[test]
+fn malloc_info_of_mallow_is_called_so() {
+    let totals = r#"<total type="fast" count="1" size="96"/><total type="rest" count="2" size="65000000"/>
+        <total type="mmap" count="1" size="104857600"/><system type="current" size="70000000"/>
+        <aspace type="total" size="70000000"/><aspace type="mprotect" size="69000000"/>"#;
+    let figures = [
+        ("allocated", 109_857_000),
+        ("dirty", 64_000_000),
+        ("retained", 1_000_000),
+        ("resident", 175_000_000),
+        ("mapped", 176_000_000),
+        ("threads", 3),
+    ]
+    .map(|(name, value)| format!(r#"<figure name="{name}" unit="bytes" value="{value}"/>"#))
+    .concat();
+    let stats = stats(&format!(
+        r#"<malloc version="1"><heap nr="0">{totals}</heap>{totals}
+        <mallow version="0.1.0 secure">{figures}</mallow></malloc>"#
+    ));
+    assert_eq!((stats.allocator.as_str(), stats.version.as_deref()), ("mallow", Some("0.1.0")));
+    assert_eq!(stats.totals.allocated, Some(109_857_000));
+    assert_eq!((stats.totals.dirty, stats.totals.resident), (Some(64_000_000), Some(175_000_000)));
+    assert_eq!((stats.totals.mapped, stats.totals.retained), (Some(175_000_000), Some(1_000_000)));
+    assert_eq!((stats.threads, stats.arenas_for_threads), (Some(3), Some(1)));
+    let arena = stats.arenas[0].totals;
+    assert_eq!(arena.allocated, Some(70_000_000 - 65_000_096 + 104_857_600));
+    assert_eq!((arena.mapped, arena.retained), (Some(173_857_600), Some(1_000_000)));
+    assert!(!stats.missing.iter().any(|what| what.contains("caches of threads")));
+}
+
 fn stats_of_unused() -> Stats {
     stats(
         "<malloc version=\"1\"><heap nr=\"0\"/><total type=\"fast\" count=\"0\" size=\"0\"/>\
