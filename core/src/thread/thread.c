@@ -197,7 +197,7 @@ static struct heap *heap_obtain(void)
     }
     lock_release(&process.heaps_lock);
     if (heap != NULL) {
-        atomic_add(&heaps.in_use, 1);
+        atomic_add_ordered(&heaps.in_use, 1); /* pairs with purge_thread_run */
     }
     return heap;
 }

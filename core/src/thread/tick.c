@@ -422,7 +422,7 @@ static uint32_t purge_thread_pause_ms(uint32_t *empty_looks)
 static bool purge_thread_is_last(void)
 {
     return atomic_get(&purge_thread.may_be_last) &&
-           atomic_get(&heaps.in_use) == (purge_thread_has_heap() ? 1 : 0);
+           atomic_get_ordered(&heaps.in_use) == (purge_thread_has_heap() ? 1 : 0);
 }
 
 static void purge_thread_heap_ended(void)
@@ -451,8 +451,8 @@ static void *purge_thread_run(void *argument)
         atomic_add(&purge_thread.ms, now_ms - last_ms);
         last_ms = now_ms;
     }
-    atomic_set(&purge_thread.is_started, false);
-    atomic_thread_fence(memory_order_seq_cst); /* pairs with purge_thread_start */
+    atomic_set_ordered(&purge_thread.is_started,
+                       false); /* pairs with heap_obtain and purge_thread_start */
     if (!purge_thread_is_last()) {
         purge_thread_want(); /* perhaps somebody wants it again just now */
     }
@@ -467,8 +467,7 @@ static uint64_t purge_thread_interval_ns(void)
 
 static void purge_thread_start(void)
 {
-    atomic_thread_fence(memory_order_seq_cst); /* between the count of heaps and this */
-    if (!atomic_exchange_explicit(&purge_thread.is_started, true, memory_order_relaxed) &&
+    if (!atomic_exchange_explicit(&purge_thread.is_started, true, memory_order_seq_cst) &&
         !libc_start_thread(purge_thread_run)) {
         log_warn("purge_thread: the system did not start a thread; memory goes back with calls");
     }
