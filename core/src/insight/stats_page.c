@@ -39,18 +39,22 @@
         "arena." #set "_pages", offsetof(struct arena, set.pages), sizeof(size_t) \
     }
 
-/* class_size() as constants; core/tests/unit/statistics.c compares the two. */
+/* class_size() as constants, of block classes too; core/tests/unit/statistics.c compares the two. */
 #define SIZE_SMALL(class)                            \
     ((class) < 9 ? ((class) == 0 ? 8 : 16 * (class)) \
                  : (5 + ((class) - 9) % 4) << (5 + ((class) - 9) / 4))
 #define SIZE_MEDIUM(class) ((9 + ((class) - 21) % 8) << (7 + ((class) - 21) / 8))
 #define FOUR(size, class) size(class), size((class) + 1), size((class) + 2), size((class) + 3)
 
-static const uint32_t stats_class_sizes[CLASSES] = {
-    FOUR(SIZE_SMALL, 0),   FOUR(SIZE_SMALL, 4),   FOUR(SIZE_SMALL, 8),   FOUR(SIZE_SMALL, 12),
-    FOUR(SIZE_SMALL, 16),  SIZE_SMALL(20),        FOUR(SIZE_MEDIUM, 21), FOUR(SIZE_MEDIUM, 25),
-    FOUR(SIZE_MEDIUM, 29), FOUR(SIZE_MEDIUM, 33), FOUR(SIZE_MEDIUM, 37), FOUR(SIZE_MEDIUM, 41),
-    FOUR(SIZE_MEDIUM, 45), FOUR(SIZE_MEDIUM, 49), FOUR(SIZE_MEDIUM, 53), FOUR(SIZE_MEDIUM, 57),
+static const uint32_t stats_class_sizes[LIST_CLASSES] = {
+    FOUR(SIZE_SMALL, 0),    FOUR(SIZE_SMALL, 4),    FOUR(SIZE_SMALL, 8),    FOUR(SIZE_SMALL, 12),
+    FOUR(SIZE_SMALL, 16),   SIZE_SMALL(20),         FOUR(SIZE_MEDIUM, 21),  FOUR(SIZE_MEDIUM, 25),
+    FOUR(SIZE_MEDIUM, 29),  FOUR(SIZE_MEDIUM, 33),  FOUR(SIZE_MEDIUM, 37),  FOUR(SIZE_MEDIUM, 41),
+    FOUR(SIZE_MEDIUM, 45),  FOUR(SIZE_MEDIUM, 49),  FOUR(SIZE_MEDIUM, 53),  FOUR(SIZE_MEDIUM, 57),
+    FOUR(SIZE_MEDIUM, 61),  FOUR(SIZE_MEDIUM, 65),  FOUR(SIZE_MEDIUM, 69),  FOUR(SIZE_MEDIUM, 73),
+    FOUR(SIZE_MEDIUM, 77),  FOUR(SIZE_MEDIUM, 81),  FOUR(SIZE_MEDIUM, 85),  FOUR(SIZE_MEDIUM, 89),
+    FOUR(SIZE_MEDIUM, 93),  FOUR(SIZE_MEDIUM, 97),  FOUR(SIZE_MEDIUM, 101), FOUR(SIZE_MEDIUM, 105),
+    FOUR(SIZE_MEDIUM, 109), FOUR(SIZE_MEDIUM, 113), FOUR(SIZE_MEDIUM, 117), FOUR(SIZE_MEDIUM, 121),
 };
 
 static const struct stats_root stats_roots[] = {
@@ -100,6 +104,7 @@ static const struct stats_number stats_numbers[] = {
     {"granule_shift", GRANULE_SHIFT},
     {"leaf_mask", PAGEMAP_LEAF_WORDS - 1},
     {"remote_count_shift", LIST_HEAD_BITS},
+    {"small_classes", SMALL_CLASSES},
     {"classes", CLASSES},
     {"lists", LIST_CLASSES},
     {"outboxes", OUTBOXES},
@@ -145,6 +150,7 @@ static const struct stats_field stats_fields[] = {
     SIZE_OF(heap),
     FIELD(heap, next),
     ARRAY(heap, free),
+    ARRAY(heap, rooms),
     ARRAY(heap, outboxes),
     FIELD(outbox, slab),
     FIELD(outbox, count),

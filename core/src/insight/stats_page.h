@@ -25,16 +25,19 @@
  *   heap        `heaps` is the first of a list. The slots in `free`[class] are out of their slabs
  *               but not with the program; so are those of an outbox, and in the secure build so many
  *               bytes of slots as `delayed_bytes` says, which wait after they were freed
+ *   length      `rooms` of a heap, signed, from `small_classes` on: minus the length of the list. There is
+ *               no need to follow such a list, whose slots the program may be writing to by now. From
+ *               `classes` to `lists` it is one of blocks of pages, which their arena counts as the
+ *               program's; with `link_keys` they count as cached
  *   link        the first word of a slot in a list is the address of the next; where the page has
  *               `link_keys`, two words k and o, it is that address ^ ((slot ^ k) * o)
  *   cached      pages in the stacks of heaps: free, though the arena counts them as active
  *   counters    `counts` and `puts` of a heap are arrays of `classes` elements. The program was given
  *               handed + puts - returned blocks of a class, less the length of the list. `large_counts`, by
  *               page class, are large blocks that were given past the lists; `puts` and `free` go on to `lists`
- *               elements with block classes, and puts less the length of the list, whose links have no keys, were
- *               given from there.
+ *               elements with block classes, and puts less the length of the list were given from there.
  *               `purge_counts` and `lock` lie in an arena where the fields say, `class_sizes` are
- *               numbers of 4 bytes. The figures of all heaps, with `heap_shared`, make up the sum
+ *               `lists` numbers of 4 bytes. The figures of all heaps, with `heap_shared`, make up the sum
  *   option      fields of what `options` leads to, signed: the values that hold now
  *   limit       `limit.hard_pages` and `limit.soft_pages` are what memory_limit and memory_soft_limit
  *               come to now, in pages; all bits are set where there is no limit

@@ -7,7 +7,7 @@
 
 TEST(statistics_sizes_of_the_page_are_those_of_the_classes)
 {
-    for (unsigned class = 0; class < CLASSES; class ++) {
+    for (unsigned class = 0; class < LIST_CLASSES; class ++) {
         CHECK_EQ(stats_class_sizes[class], class_size(class));
     }
 }

@@ -28,13 +28,15 @@ const ROOTS: [&str; 14] = [
     "lock.process",
     "lock.heaps",
 ];
-const NUMBERS: [&str; 16] = [
+const NUMBERS: [&str; 18] = [
     "pagemap_root_at",
     "root_shift",
     "granule_shift",
     "leaf_mask",
     "remote_count_shift",
+    "small_classes",
     "classes",
+    "lists",
     "outboxes",
     "tray_size",
     "tray_count_shift",
@@ -46,7 +48,7 @@ const NUMBERS: [&str; 16] = [
     "state_muzzy",
     "state_retained",
 ];
-const FIELDS: [&str; 46] = [
+const FIELDS: [&str; 47] = [
     "option.dirty_decay_ms",
     "option.purge_thread",
     "sizeof.arena",
@@ -75,6 +77,7 @@ const FIELDS: [&str; 46] = [
     "extent.slot_size",
     "heap.next",
     "heap.free",
+    "heap.rooms",
     "heap.outboxes",
     "outbox.slab",
     "outbox.count",

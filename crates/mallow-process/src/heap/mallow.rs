@@ -18,15 +18,17 @@ const TRIES: u32 = 50;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 /// Where structures of the process lead us is not to be trusted blindly.
 const MOST: u64 = 1 << 24;
+/// More threads than a program has at a time.
+const MOST_HEAPS: usize = 1 << 20;
 /// More than any build has.
 const MOST_ARENAS: u64 = 1 << 12;
 const MOST_CLASSES: u64 = 1 << 10;
 /// Arenas that a program can make.
 const MOST_EXPLICIT: u64 = 4096;
-/// A list that a thread allocates from has the free slots of one slab, or fewer, or so many blocks of pages.
+/// A list of a small class has the free slots of one slab, or fewer.
 const LONGEST_LIST: u64 = 1 << 14;
-/// How often a list is read that its thread changes meanwhile.
-const LIST_TRIES: u32 = 5;
+/// How often a list is read that its thread changes meanwhile; to read it anew takes two.
+const LIST_TRIES: u32 = 10;
 
 /// Sizes in bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -63,7 +65,7 @@ pub struct Heap {
     /// What holds now of the options that it tells of, limits in bytes; empty likewise.
     #[serde(default)]
     pub options: BTreeMap<String, i64>,
-    /// Arenas that were never at rest while we looked.
+    /// Arenas that were never at rest while we looked, or of which a heap has a list that was not.
     pub incomplete: u32,
     pub tries: u32,
 }
@@ -87,7 +89,8 @@ pub struct Arena {
     pub dirty: u64,
     pub muzzy: u64,
     pub retained: u64,
-    /// Of the slots that are out: in lists of threads. A list counts for the arena of its first slot.
+    /// Of the slots that are out: in lists of threads. A list of a small class counts for the arena of its first
+    /// slot, another for that of its heap.
     #[serde(default)]
     pub listed: u64,
     /// `None` where the allocator does not count.
@@ -156,6 +159,18 @@ impl Arena {
     pub fn allocated(&self) -> u64 {
         self.out().saturating_sub(self.listed)
     }
+
+    /// Blocks of pages of one size that lie in a list of a heap, though their arena takes them for the program's.
+    /// Returns how many of them must be of another arena.
+    fn blocks_in_list(&mut self, size: u64, count: u64) -> u64 {
+        let taken = count.min(self.large.checked_div(size).unwrap_or(0));
+        let bytes = taken * size;
+        self.large -= bytes;
+        self.large_count = self.large_count.saturating_sub(taken);
+        self.active = self.active.saturating_sub(bytes);
+        add(&mut self.cached, bytes);
+        count - taken
+    }
 }
 
 impl Heap {
@@ -169,17 +184,6 @@ impl Heap {
         let index = arena.filter(|index| *index < self.arenas.len()).unwrap_or(0);
         if let Some(arena) = self.arenas.get_mut(index) {
             add(&mut arena.listed, bytes);
-        }
-    }
-
-    /// A block of pages that lies in such a list, though its arena takes it for the program's.
-    fn block_in_list(&mut self, bytes: u64, arena: Option<usize>) {
-        if let Some(arena) = arena.and_then(|index| self.arenas.get_mut(index)) {
-            let bytes = bytes.min(arena.large).min(arena.active);
-            arena.large -= bytes;
-            arena.large_count = arena.large_count.saturating_sub(1);
-            arena.active -= bytes;
-            add(&mut arena.cached, bytes);
         }
     }
 
@@ -216,16 +220,24 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
     let arenas = reader.arenas()?;
     let mut heap = Heap { build: page.build.clone(), ..Heap::default() };
     heap.metadata = memory.word(page.root("meta_bytes")?)?;
+    let heaps = reader.heaps();
+    let mut heaps_of: BTreeMap<Option<u64>, Vec<u64>> = BTreeMap::new();
+    for &at in heaps.iter().flatten() {
+        heaps_of.entry(reader.get(at, "heap.arena")).or_default().push(at);
+    }
     let mut classes: BTreeMap<u64, Class> = BTreeMap::new();
     let mut places = Vec::new();
+    let mut others_blocks = Vec::new();
+    let mut incomplete = BTreeSet::new();
     for (index, &address) in arenas.iter().enumerate() {
+        let own = heaps_of.remove(&Some(address)).unwrap_or_default();
         let mut met = Met::default();
         memory.refresh();
         for attempt in 1..=TRIES {
             met = Met::default();
             heap.tries = heap.tries.max(attempt);
-            if reader.arena(address, &mut met).is_some() {
-                met.is_whole = true;
+            met.is_whole = reader.arena(address, &own, &mut met).is_some();
+            if met.is_whole {
                 break;
             }
             if memory.is_over() {
@@ -233,8 +245,12 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
             }
             std::thread::sleep(PAUSE);
         }
-        heap.incomplete += u32::from(!met.is_whole);
+        if !met.is_whole {
+            incomplete.insert(index);
+        }
+        add(&mut heap.listed, met.arena.listed);
         heap.arenas.push(met.arena);
+        others_blocks.extend(met.others_blocks);
         places.extend(met.regions.iter().map(|&(start, end)| (start, end, index)));
         heap.regions.extend(met.regions);
         heap.metadata_at.extend(met.metadata_at);
@@ -242,9 +258,23 @@ pub fn read(memory: &dyn Memory, page: &Page) -> Option<Heap> {
             classes.entry(size).or_default().add(&class);
         }
     }
+    let shared = usize::try_from(reader.shared_arenas()?).ok()?;
+    for (size, mut count) in others_blocks {
+        for arena in heap.arenas.iter_mut().take(shared) {
+            count = arena.blocks_in_list(size, count);
+        }
+    }
     memory.refresh(); // lists are walked in the memory that they are in, as it is now
     places.sort_unstable();
-    reader.threads(&mut heap, &places);
+    if let Some(heaps) = &heaps {
+        let of_threads = &heaps[..heaps.len() - 1];
+        heap.heaps = of_threads.len() as u64;
+        heap.metadata_at.extend(of_threads);
+        incomplete.extend(reader.threads(heaps, &mut heap, &places));
+    } else {
+        incomplete.insert(0);
+    }
+    heap.incomplete = u32::try_from(incomplete.len()).unwrap_or(u32::MAX);
     heap.leaves = reader.leaves().unwrap_or_default();
     heap.counts = reader.counts().unwrap_or_default();
     heap.large_allocations = reader.large_allocations();
@@ -262,6 +292,8 @@ struct Met {
     classes: BTreeMap<u64, Class>,
     regions: Vec<(u64, u64)>,
     metadata_at: BTreeSet<u64>,
+    /// In lists of its heaps: the size of blocks of pages, and how many of them are of other arenas.
+    others_blocks: Vec<(u64, u64)>,
     is_whole: bool,
 }
 
@@ -305,11 +337,12 @@ impl Reader<'_> {
     /// `None` if somebody changed the arena meanwhile. A busy arena rests for microseconds only: what
     /// earlier tries met is copied in one go and walked afterwards, so that the arena has to rest for
     /// the copy, not for the walk.
-    fn arena(&self, address: u64, met: &mut Met) -> Option<()> {
+    fn arena(&self, address: u64, heaps: &[u64], met: &mut Met) -> Option<()> {
         let before = self.lock(address)?;
         self.memory.reload();
         let copied = (self.lock(address)?, self.memory.loads());
         self.walk(address, met)?;
+        self.counted_lists(heaps, met)?;
         let is_copy = self.memory.loads() == copied.1;
         let after = if is_copy { copied.0 } else { self.lock(address)? };
         (before.0 == 0 && after == before).then_some(())
@@ -395,23 +428,67 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// What the threads hold: lists to allocate from, frees on their way.
-    fn threads(&self, heap: &mut Heap, places: &Places) {
-        let mut next = self.page.root("heaps").and_then(|at| self.memory.word(at)).unwrap_or(0);
-        for _ in 0..MOST {
-            if next == 0 {
-                break;
+    /// Where the heap of each thread is, and last the one that threads share. `None` if not all could be read.
+    fn heaps(&self) -> Option<Vec<u64>> {
+        let mut heaps = Vec::new();
+        let mut next = self.memory.word(self.page.root("heaps")?)?;
+        while next != 0 {
+            if heaps.len() >= MOST_HEAPS {
+                return None;
             }
-            heap.heaps += 1;
-            heap.metadata_at.push(next);
-            self.thread(next, heap, places);
-            next = self.get(next, "heap.next").unwrap_or(0);
+            heaps.push(next);
+            next = self.get(next, "heap.next")?;
         }
-        if let Some(shared) = self.page.root("heap_shared") {
-            self.thread(shared, heap, places);
+        heaps.push(self.page.root("heap_shared")?);
+        Some(heaps)
+    }
+
+    /// What the heaps of an arena hold in lists of which they count the length. No such list is followed: its
+    /// thread may have taken what lies there, and the program written to it.
+    fn counted_lists(&self, heaps: &[u64], met: &mut Met) -> Option<()> {
+        let (first, classes) = (self.page.number("small_classes")?, self.page.number("classes")?);
+        let lists = self.page.number("lists")?.min(MOST_CLASSES);
+        // Where links are encoded, the descriptors of blocks in lists say that these are free.
+        let end = if self.page.root("link_keys").is_some() { classes.min(lists) } else { lists };
+        for class in first..end {
+            let size = self.class_size(class)?;
+            for &heap in heaps {
+                let count = self.counted_length(heap, class)?;
+                if class < classes {
+                    add(&mut met.arena.listed, count.saturating_mul(size));
+                } else {
+                    let left = met.arena.blocks_in_list(size, count);
+                    met.others_blocks.extend((left != 0).then_some((size, left)));
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// The length of a list of a medium class, or of blocks of pages, as its heap counts it.
+    fn counted_length(&self, heap: u64, class: u64) -> Option<u64> {
+        let (rooms, size) = self.page.field("heap.rooms")?;
+        let word = self.memory.number(heap.wrapping_add(rooms + class * size), size)?;
+        let minus_length = u16::try_from(word).ok()?.cast_signed();
+        Some(u64::try_from(-i64::from(minus_length)).unwrap_or(0))
+    }
+
+    fn class_size(&self, class: u64) -> Option<u64> {
+        self.memory.number(self.page.root("class_sizes")?.wrapping_add(4 * class), 4)
+    }
+
+    /// What the heaps hold beside that: lists of small classes, frees on their way. Returns the arenas whose heaps
+    /// could not be read to the end.
+    fn threads(&self, heaps: &[u64], heap: &mut Heap, places: &Places) -> BTreeSet<usize> {
+        let mut cut = BTreeSet::new();
+        for &address in heaps {
+            if self.thread(address, heap, places).is_none() {
+                cut.insert(self.arena_of(address).unwrap_or(0));
+            }
         }
         self.trays(heap);
         self.batches(heap);
+        cut
     }
 
     /// Slots that wait for the next thread that lacks some. `None` where the allocator has no trays.
@@ -450,24 +527,27 @@ impl Reader<'_> {
     fn thread(&self, address: u64, heap: &mut Heap, places: &Places) -> Option<()> {
         let (free, step) = self.page.field("heap.free")?;
         let keys = self.link_keys();
-        for class in 0..self.page.number("classes")?.min(MOST_CLASSES) {
+        let mut is_whole = true;
+        for class in 0..self.page.number("small_classes")?.min(MOST_CLASSES) {
             let list = address.wrapping_add(free + class * step);
             let slot = self.memory.word(list)?;
+            if slot == 0 {
+                continue;
+            }
             // Slots of one list are of one class, whichever slab they are of.
-            let slab = if slot != 0 { self.descriptor(slot) } else { None };
-            if let Some(slab) = slab {
-                let size = self.get(slab, "extent.slot_size")?;
-                let bytes = size.saturating_mul(list_length(self.memory, list, keys));
+            if let Some(length) = list_length(self.memory, list, keys) {
+                let bytes = self.class_size(class)?.saturating_mul(length);
                 heap.list(bytes, arena_at(places, slot));
+            } else {
+                is_whole = false;
             }
         }
-        self.blocks(address, heap, places);
         // Only the secure build has slots that wait after they were freed.
         let delayed = ["heap.delayed_bytes", "heap.delayed_larger"]
             .map(|field| self.get(address, field).unwrap_or(0))
             .iter()
             .sum();
-        heap.list(delayed, self.get(address, "heap.arena").and_then(|arena| self.index(arena)));
+        heap.list(delayed, self.arena_of(address));
         let (outboxes, outbox_size) = self.page.field("heap.outboxes")?;
         for index in 0..self.page.number("outboxes")?.min(MOST_CLASSES) {
             let outbox = address.wrapping_add(outboxes + index * outbox_size);
@@ -480,36 +560,12 @@ impl Reader<'_> {
                 heap.list(bytes, arena_at(places, start));
             }
         }
-        Some(())
+        is_whole.then_some(())
     }
 
-    /// The blocks of pages in the lists of a thread. Where its lists hold descriptors instead, these say what they are.
-    fn blocks(&self, address: u64, heap: &mut Heap, places: &Places) -> Option<()> {
-        let (free, step) = self.page.field("heap.free")?;
-        let first = self.page.number("classes")?.min(MOST_CLASSES);
-        for class in first..self.page.number("lists")?.min(MOST_CLASSES) {
-            let mut block = self.memory.word(address.wrapping_add(free + class * step))?;
-            for _ in 0..LONGEST_LIST {
-                let Some(bytes) = self.block_bytes(block) else { break };
-                heap.block_in_list(bytes, arena_at(places, block));
-                block = self.memory.word(block).unwrap_or(0);
-            }
-        }
-        Some(())
-    }
-
-    /// `None` if nothing begins there that is a block of pages and counts as the program's.
-    fn block_bytes(&self, block: u64) -> Option<u64> {
-        let extent = if block != 0 { self.descriptor(block)? } else { return None };
-        let begins = self.get(extent, "extent.start")? == block;
-        let is_active = Some(self.get(extent, "extent.state")?) == self.page.number("state_active");
-        let is_slab = self.get(extent, "extent.slot_size")? != 0;
-        let bytes = self.get(extent, "extent.pages")? << self.shift;
-        (begins && is_active && !is_slab).then_some(bytes)
-    }
-
-    /// The place of an arena among all.
-    fn index(&self, arena: u64) -> Option<usize> {
+    /// The place of a heap's arena among all.
+    fn arena_of(&self, heap: u64) -> Option<usize> {
+        let arena = self.get(heap, "heap.arena")?;
         let from_first = arena.checked_sub(self.page.root("arenas")?)?;
         let index = from_first.checked_div(self.page.field("sizeof.arena")?.1)?;
         usize::try_from(index).ok()
@@ -525,24 +581,28 @@ fn arena_at(places: &Places, address: u64) -> Option<usize> {
     (address < end).then_some(arena)
 }
 
-/// The length of the list whose head lies at `head`. One that is longer than can be was changed
-/// while we read it (a slot that comes back closes a circle of old and new links); if it never
-/// rests, it counts as empty, since its thread is using it up.
-fn list_length(memory: &dyn Memory, head: u64, keys: [u64; 2]) -> u64 {
+/// The length of the list whose head lies at `head`. Its thread takes slots from it, and the program writes to
+/// them: so the slots are copied first, and the head is read as it is then, behind what was taken. A list that a
+/// link leads out of, or that is longer than can be, was filled anew meanwhile. `None` if it never rests.
+fn list_length(memory: &dyn Memory, head: u64, keys: [u64; 2]) -> Option<u64> {
     let next = |slot: u64| Some(memory.word(slot)? ^ (slot ^ keys[0]).wrapping_mul(keys[1]));
     for _ in 0..LIST_TRIES {
-        let mut at = memory.word(head).unwrap_or(0);
+        let copied = memory.loads();
+        let mut at = memory.number_now(head, 8);
         let mut length = 0;
-        while at != 0 && length <= LONGEST_LIST {
+        while let Some(slot) = at.filter(|&slot| slot != 0 && length <= LONGEST_LIST) {
             length += 1;
-            at = next(at).unwrap_or(0);
+            at = next(slot);
         }
-        if length <= LONGEST_LIST {
-            return length;
+        if memory.loads() != copied {
+            continue; // now it is copied
+        }
+        if at == Some(0) {
+            return Some(length);
         }
         memory.refresh();
     }
-    0
+    None
 }
 
 #[cfg(test)]

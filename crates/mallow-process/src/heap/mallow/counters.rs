@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What happened in a process under Mallow since it began: what its heaps, locks and arenas counted.
 
-use super::{Counts, Lock, MOST, MOST_CLASSES, Purges, Reader, add, list_length};
+use super::{Counts, Lock, MOST_CLASSES, Purges, Reader, add, list_length};
 
 /// The locks that the process has once.
 const LOCKS: [&str; 12] = [
@@ -23,7 +23,6 @@ impl Reader<'_> {
     /// `None` where the allocator does not count.
     pub(super) fn counts(&self) -> Option<Vec<Counts>> {
         let classes = self.page.number("classes")?;
-        let sizes = self.page.root("class_sizes")?;
         let mut all = vec![Counts::default(); usize::try_from(classes.min(MOST_CLASSES)).ok()?];
         for heap in self.heaps()? {
             for (class, counts) in (0u64..).zip(&mut all) {
@@ -31,22 +30,10 @@ impl Reader<'_> {
             }
         }
         for (class, counts) in (0u64..).zip(&mut all) {
-            counts.slot_size = self.memory.number(sizes.wrapping_add(4 * class), 4)?;
+            counts.slot_size = self.class_size(class)?;
         }
         all.retain(|counts| counts.allocations != 0);
         Some(all)
-    }
-
-    /// Where the heap of each thread is, and then the one that threads share.
-    fn heaps(&self) -> Option<Vec<u64>> {
-        let mut heaps = Vec::new();
-        let mut next = self.memory.word(self.page.root("heaps")?)?;
-        while next != 0 && (heaps.len() as u64) < MOST {
-            heaps.push(next);
-            next = self.get(next, "heap.next")?;
-        }
-        heaps.push(self.page.root("heap_shared")?);
-        Some(heaps)
     }
 
     /// Those that went past the lists of their heap, and those that came from one. `None` where the allocator
@@ -56,7 +43,6 @@ impl Reader<'_> {
         let page_classes = self.page.number("large_classes")?.min(MOST_CLASSES);
         let (past, past_size) = self.page.field("heap.large_counts")?;
         let (puts, put_size) = self.page.field("heap.puts")?;
-        let (free, free_size) = self.page.field("heap.free")?;
         let lists = self.page.number("lists")?.min(MOST_CLASSES);
         let mut all = 0;
         for heap in self.heaps()? {
@@ -64,11 +50,9 @@ impl Reader<'_> {
             for class in 0..page_classes {
                 add(&mut all, number(past + class * past_size, past_size)?);
             }
-            // Descriptors are linked without a key.
             for class in classes..lists {
                 let put = number(puts + class * put_size, put_size)?;
-                let list = heap.wrapping_add(free + class * free_size);
-                add(&mut all, put.saturating_sub(list_length(self.memory, list, [0, 0])));
+                add(&mut all, put.saturating_sub(self.counted_length(heap, class)?));
             }
         }
         Some(all)
@@ -84,8 +68,12 @@ impl Reader<'_> {
         let put = self.memory.number(heap.wrapping_add(puts + class * put_size), put_size)?;
         let moved = get("class_counts.handed")?.wrapping_add(put);
         let out = moved.wrapping_sub(get("class_counts.returned")?);
-        let list = heap.wrapping_add(free + class * size);
-        let listed = list_length(self.memory, list, self.link_keys());
+        let listed = if class < self.page.number("small_classes")? {
+            let list = heap.wrapping_add(free + class * size);
+            list_length(self.memory, list, self.link_keys()).unwrap_or(0)
+        } else {
+            self.counted_length(heap, class)?
+        };
         add(&mut to.allocations, out.saturating_sub(listed));
         add(&mut to.remote_frees, get("class_counts.sent")?);
         add(&mut to.fills, get("class_counts.fills")?);
