@@ -388,11 +388,6 @@ impl Findings {
         self.records
     }
 
-    /// The allocations of each stack are all counted, not sampled.
-    pub fn has_all_stacks(&self) -> bool {
-        self.header.stack_distance == 0
-    }
-
     /// Different places in code that stacks go through: what has to be named.
     pub fn places(&self) -> u64 {
         let frames = self.stacks.frames.values().flatten();

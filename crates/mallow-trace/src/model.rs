@@ -237,11 +237,6 @@ impl Op {
         matches!(self, Op::Realloc | Op::Reallocarray)
     }
 
-    /// The memory comes zeroed.
-    pub fn is_zeroed(self) -> bool {
-        self == Op::Calloc
-    }
-
     /// As a programmer writes it.
     pub fn name(self) -> &'static str {
         match self {
