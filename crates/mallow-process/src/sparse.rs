@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::mappings::Mapping;
 use crate::memory::Memory;
+use crate::page_size;
 
 /// Small pages that are looked at.
 const LOOKS: u64 = 512;
-const SMALL: u64 = 4096;
 /// Less in huge pages is not looked at.
 const LEAST: u64 = 64 << 20;
 
@@ -33,17 +33,18 @@ pub fn look(mappings: &[Mapping], memory: &dyn Memory) -> Option<Sparse> {
     if huge < LEAST {
         return None;
     }
+    let small = page_size();
+    let mut bytes = vec![0; small as usize];
     let mut sparse = Sparse { huge, ..Sparse::default() };
     for mapping in meant {
-        let (pages, size) = (mapping.huge, mapping.end.saturating_sub(mapping.start) / SMALL);
+        let (pages, size) = (mapping.huge, mapping.end.saturating_sub(mapping.start) / small);
         let looks = (u128::from(LOOKS) * u128::from(pages)).div_ceil(u128::from(huge)) as u64;
         let step = (size / looks).max(1);
         for index in 0..looks.min(size) {
             // Anywhere in its step: what is written may lie at equal distances too.
             let within = (index.wrapping_mul(GOLDEN) >> 32) % step;
-            let page = mapping.start + (step * index + within) * SMALL;
-            let mut bytes = [0; SMALL as usize];
-            if memory.resident(page, page + SMALL) == Some(SMALL)
+            let page = mapping.start + (step * index + within) * small;
+            if memory.resident(page, page + small) == Some(small)
                 && memory.read(page, &mut bytes).is_some()
             {
                 sparse.looked += 1;

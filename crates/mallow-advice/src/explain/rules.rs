@@ -11,6 +11,7 @@ use mallow_process::heap::glibc::{Arena, Heaps};
 use mallow_process::heap::mallow;
 use mallow_process::heap::spans;
 use mallow_process::mappings::{Group, Kind, Runtime};
+use mallow_process::page_size;
 use mallow_process::runtimes::go;
 
 struct Findings(Vec<Finding>);
@@ -277,9 +278,10 @@ fn kernel(report: &Report, found: &mut Findings) {
         found.add(
             "MLW2302",
             format!(
-                "{} in huge pages; of {} pages of 4 KiB looked at in them {} hold zeros alone",
+                "{} in huge pages; of {} pages of {} KiB looked at in them {} hold zeros alone",
                 size(sparse.huge),
                 sparse.looked,
+                page_size() >> 10,
                 sparse.empty
             ),
             "transparent_hugepage=madvise; where numpy asks for them, NUMPY_MADVISE_HUGEPAGE=0",

@@ -5,6 +5,7 @@ use mallow_process::heap::Heap;
 use mallow_process::heap::glibc::{Arena, Heaps};
 use mallow_process::heap::mallow;
 use mallow_process::mappings::{Kind, Mapping};
+use mallow_process::page_size;
 use mallow_process::picture::Picture;
 use mallow_process::process::{Commitment, Process};
 use mallow_process::smaps::Vma;
@@ -290,7 +291,7 @@ fn memory_of_mallow_stays_longer_where_it_is_needed_again() {
         let heap = mallow::Heap { arenas: vec![arena], options, threads, ..Default::default() };
         judged(&of_mallow(heap, faults, MIB), 100)
     };
-    let faults = LEAST / 4096;
+    let faults = LEAST / page_size();
     let line = |decay, bytes, refaulted, faults, soft| {
         advised(of(decay, bytes, Some(refaulted), faults, soft), "MLW3202")
     };

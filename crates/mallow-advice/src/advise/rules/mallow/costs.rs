@@ -2,6 +2,7 @@
 //! What costs time: locks that threads wait for, and pages that go back although they are needed again.
 
 use mallow_process::heap::mallow;
+use mallow_process::page_size;
 use mallow_process::stat::Stat;
 use mallow_process::vitals::TICKS_PER_SECOND;
 use mallow_stats::figures::seconds;
@@ -27,8 +28,6 @@ const WAITED_PART: f64 = 0.05;
 /// Pages that are needed again take a hundredth of the time or more where there are so many of them each second: a
 /// fault takes more than half a microsecond.
 const AGAIN_A_SECOND: f64 = 64.0 * MIB as f64;
-/// As the kernel counts page faults.
-const FAULT: u64 = 4096;
 
 /// What costs are held against: CPU time of the process, or of a dump, which does not tell it, the time since the
 /// program began.
@@ -152,7 +151,8 @@ pub fn needed_again(case: &Case) -> Verdict {
         );
     };
     // Of a block that is a mapping of its own the program may use a part only, and a huge page takes one fault.
-    let again = again.min(time.faults.map_or(u64::MAX, |faults| faults.saturating_mul(FAULT)));
+    let again =
+        again.min(time.faults.map_or(u64::MAX, |faults| faults.saturating_mul(page_size())));
     if (again as f64) < least || again < given_back / 2 {
         return Verdict::Fine;
     }
