@@ -118,7 +118,8 @@ pthread_attr_setstacksize; Java: -Xss. Check: thread stacks in the next explain.
         text: "With transparent huge pages the kernel gives 2 MiB where the program touched one page, so \
 RSS can be more than the program ever used. Where much of the heap is free and huge, \
 /sys/kernel/mm/transparent_hugepage/enabled = madvise, or GLIBC_TUNABLES=glibc.malloc.hugetlb=0, gives it \
-back at the price of more TLB misses. Check: THP in the next explain.",
+back at the price of more TLB misses. Where it is madvise already, the program or its allocator asks for them \
+(MADV_HUGEPAGE; numpy: NUMPY_MADVISE_HUGEPAGE=0). Check: THP in the next explain.",
     },
     Entry {
         id: "MLW2303",

@@ -57,6 +57,7 @@ pub fn findings(report: &Report) -> Vec<Finding> {
             "threads that allocate no longer wait for each other".into(),
         );
     }
+    huge_pages(report, &mut found);
     kernel(report, &mut found);
     limits(report, &mut found);
     thread_stacks(report, &mut found);
@@ -265,8 +266,12 @@ fn spans(heap: &spans::Heap, is_beside: bool, found: &mut Findings) {
     }
 }
 
-fn kernel(report: &Report, found: &mut Findings) {
-    let totals = &report.totals;
+/// Elsewhere the kernel gives huge pages to who asks for them alone.
+fn are_huge_pages_unasked(report: &Report) -> bool {
+    report.system.huge_pages == "always"
+}
+
+fn huge_pages(report: &Report, found: &mut Findings) {
     let (_, heap_rss) = report.heap_sums();
     let huge = report.groups.iter().filter(|g| g.kind.is_some_and(Kind::is_heap));
     let huge: u64 = huge.map(|group| group.huge).sum();
@@ -284,7 +289,14 @@ fn kernel(report: &Report, found: &mut Findings) {
                 page_size() >> 10,
                 sparse.empty
             ),
-            "transparent_hugepage=madvise; where numpy asks for them, NUMPY_MADVISE_HUGEPAGE=0",
+            match (are_huge_pages_unasked(report), report.runtime) {
+                (true, Runtime::Python) => {
+                    "transparent_hugepage=madvise, and NUMPY_MADVISE_HUGEPAGE=0 where numpy asks"
+                }
+                (false, Runtime::Python) => "NUMPY_MADVISE_HUGEPAGE=0 where numpy asks for them",
+                (true, _) => "transparent_hugepage=madvise",
+                (false, _) => "no madvise(MADV_HUGEPAGE) there",
+            },
             format!(
                 "{} goes back if nothing was written there; measure time as well",
                 size(sparse.empty_bytes())
@@ -294,10 +306,18 @@ fn kernel(report: &Report, found: &mut Findings) {
         found.add(
             "MLW2302",
             format!("{} of the heap in huge pages; {} free but resident", size(huge), size(free)),
-            "transparent_hugepage=madvise, or an allocator that gives whole huge pages back",
+            if are_huge_pages_unasked(report) {
+                "transparent_hugepage=madvise, or an allocator that gives whole huge pages back"
+            } else {
+                "no madvise(MADV_HUGEPAGE) there, or an allocator that gives whole huge pages back"
+            },
             "up to the free part goes back; measure time as well".into(),
         );
     }
+}
+
+fn kernel(report: &Report, found: &mut Findings) {
+    let totals = &report.totals;
     if totals.swap >= NOTABLE {
         found.add(
             "MLW2303",
@@ -310,7 +330,13 @@ fn kernel(report: &Report, found: &mut Findings) {
         found.add(
             "MLW2305",
             format!("{} can be taken by the kernel at any time", size(totals.lazy_free)),
-            "nothing, or muzzy_decay_ms:0 in jemalloc",
+            match report.runtime {
+                Runtime::Go => "nothing, or GODEBUG=madvdontneed=1",
+                _ if report.allocator == "jemalloc" => {
+                    "nothing, or muzzy_decay_ms:0 in MALLOC_CONF"
+                }
+                _ => "nothing",
+            },
             format!("RSS shows {} less", size(totals.lazy_free)),
         );
     }
@@ -368,7 +394,11 @@ fn thread_stacks(report: &Report, found: &mut Findings) {
                 size(stacks.huge),
                 size(stacks.rss.max(stacks.huge))
             ),
-            "transparent_hugepage=madvise, or glibc.pthread.stack_hugetlb=0 from glibc 2.39 on",
+            if are_huge_pages_unasked(report) {
+                "transparent_hugepage=madvise, or glibc.pthread.stack_hugetlb=0 from glibc 2.39 on"
+            } else {
+                "no madvise(MADV_HUGEPAGE) there"
+            },
             "each stack takes only the pages that it touches".into(),
         );
     }

@@ -2,6 +2,7 @@
 
 use mallow_process::mappings::Mapping;
 use mallow_process::process::Commitment;
+use mallow_process::sparse::Sparse;
 
 use super::*;
 
@@ -97,6 +98,44 @@ fn huge_pages_are_told_of_where_free_memory_is_still_resident() {
         ids(&report).contains(&"MLW2302".to_owned())
     };
     assert!(is_told(30 * MIB) && !is_told(MIB));
+}
+
+#[test]
+fn huge_pages_are_remedied_where_they_come_from() {
+    let remedy = |id: &str, mode: &str, runtime, is_sparse: bool| {
+        let mut report = Report { runtime, ..heap(15 * MIB, 30 * MIB) };
+        report.groups[0].huge = 64 * MIB;
+        let stacks = Group { huge: 64 * MIB, ..group(Kind::ThreadStack, 64 * MIB, 64 * MIB) };
+        report.groups.push(stacks);
+        report.system.huge_pages = mode.into();
+        report.sparse = is_sparse.then_some(Sparse { huge: 64 * MIB, looked: 512, empty: 510 });
+        let found = findings(&report).into_iter().find(|finding| finding.id == id);
+        found.expect(id).remedy
+    };
+    let (setting, asking) = ("transparent_hugepage=madvise", "no madvise(MADV_HUGEPAGE) there");
+    for (mode, is_unasked) in [("always", true), ("madvise", false), ("", false)] {
+        for (id, is_sparse) in [("MLW2302", true), ("MLW2302", false), ("MLW2307", false)] {
+            let remedy = remedy(id, mode, Runtime::None, is_sparse);
+            assert_eq!(remedy.contains(setting), is_unasked, "{id} {mode}: {remedy}");
+            assert_eq!(remedy.contains(asking), !is_unasked, "{id} {mode}: {remedy}");
+            assert!(!remedy.contains("numpy"), "{id} {mode}: {remedy}");
+        }
+        let remedy = remedy("MLW2302", mode, Runtime::Python, true);
+        assert!(remedy.contains("NUMPY_MADVISE_HUGEPAGE=0"), "{mode}: {remedy}");
+        assert_eq!(remedy.contains(setting), is_unasked, "{mode}: {remedy}");
+    }
+}
+
+#[test]
+fn pages_given_away_are_remedied_by_who_gave_them() {
+    let remedy = |runtime, allocator: &str| {
+        let mut report = Report { runtime, allocator: allocator.into(), ..Report::default() };
+        report.totals.lazy_free = 64 * MIB;
+        findings(&report).remove(0).remedy
+    };
+    assert_eq!(remedy(Runtime::None, "glibc"), "nothing");
+    assert_eq!(remedy(Runtime::None, "jemalloc"), "nothing, or muzzy_decay_ms:0 in MALLOC_CONF");
+    assert_eq!(remedy(Runtime::Go, "glibc"), "nothing, or GODEBUG=madvdontneed=1");
 }
 
 #[test]
