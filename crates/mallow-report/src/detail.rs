@@ -43,22 +43,49 @@ fn is_library(frame: &Frame) -> bool {
     const FILES: [&str; 3] = ["libstdc++.so", "libc++.so", "libc++abi.so"];
     let module = frame.module.as_deref().unwrap_or_default();
     let file = module.rsplit('/').next().unwrap_or_default();
-    FILES.iter().any(|name| file.starts_with(name)) || is_library_name(&frame.function)
+    begins(file, &FILES) || is_library_name(&frame.function) || has_library_source(frame)
+}
+
+/// Inlined functions of C++ have names without their class, and some of Rust begin with a user's type. The name of any
+/// other tells more: its line may be that of an inlined one, where debug information leaves these out.
+fn has_library_source(frame: &Frame) -> bool {
+    let is_source = |file: &str| {
+        let is_of_rust = file.starts_with("/rustc/") && file.contains("/library/");
+        is_of_rust || file.contains("/rustlib/src/rust/library/") || file.contains("/include/c++/")
+    };
+    let is_name_short = frame.inlined || frame.function.starts_with('<');
+    is_name_short && frame.file.as_deref().is_some_and(is_source)
+}
+
+fn begins(name: &str, prefixes: &[&str]) -> bool {
+    prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn is_library_name(function: &str) -> bool {
     const CXX: [&str; 3] = ["std::", "__gnu_cxx::", "operator new"];
+    // What no demangler could read.
+    const MANGLED: [&str; 4] = ["_ZSt", "_ZNSt", "_ZNKSt", "_ZN9__gnu_cxx"];
+    if function.contains('(') {
+        begins(cxx_name(function), &CXX)
+    } else {
+        begins(function, &MANGLED) || is_rust_name(function)
+    }
+}
+
+fn is_rust_name(function: &str) -> bool {
     const RUST: [&str; 8] =
         ["std::", "alloc::", "core::", "hashbrown::", "__rust_", "__rdl_", "__rg_", "__rustc"];
-    if function.contains('(') {
-        let name = cxx_name(function);
-        CXX.iter().any(|prefix| name.starts_with(prefix))
-    } else {
-        // `<alloc::string::String as core::clone::Clone>::clone`, `<&mut core::…>`
-        let name = function.trim_start_matches(['<', '&', '[']);
-        let name = name.strip_prefix("mut ").unwrap_or(name);
-        RUST.iter().any(|prefix| name.starts_with(prefix))
+    // `<alloc::string::String as core::clone::Clone>::clone`, `<&mut core::…>`
+    let name = function.trim_start_matches(['<', '&', '[']);
+    if begins(name.strip_prefix("mut ").unwrap_or(name), &RUST) {
+        return true;
     }
+    // `<str>::repeat`, `<T as alloc::string::ToString>::to_string`: a type of the language, which has no path.
+    let Some((of, rest)) = function.strip_prefix('<').and_then(|n| n.split_once([' ', '>'])) else {
+        return false;
+    };
+    let is_own = |of: &str| begins(of, &RUST);
+    !of.contains("::") && (rest.starts_with("::") || rest.strip_prefix("as ").is_some_and(is_own))
 }
 
 /// The name alone of a function of C++ with its parameters, and perhaps its type before it.
@@ -99,6 +126,17 @@ mod tests {
             "<alloc::string::String as core::clone::Clone>::clone",
             "hashbrown::raw::RawTable<T,A>::reserve_rehash",
             "__rust_alloc",
+            "<str>::repeat",
+            "<str>::to_lowercase",
+            "<[T]>::to_vec",
+            "<str as core::fmt::Debug>::fmt",
+            "<u8 as alloc::vec::spec_from_elem::SpecFromElem>::from_elem",
+            "<T as alloc::slice::<impl [T]>::to_vec_in::ConvertVec>::to_vec",
+            "<i32 as alloc::string::SpecToString>::spec_to_string",
+            "_ZSt11make_sharedI1BJEESt10shared_ptrIT_EDpOT0_",
+            "_ZNSt6vectorI1BSaIS0_EE9push_backERKS0_",
+            "_ZNKSt6vectorI1BSaIS0_EE4sizeEv",
+            "_ZN9__gnu_cxx13new_allocatorI1BE8allocateEmPKv",
         ] {
             assert!(is_library_name(name), "{name}");
         }
@@ -112,8 +150,36 @@ mod tests {
             "<user::Item as core::clone::Clone>::clone",
             "user::main::{{closure}}",
             "allocate_all",
+            "<user::Item>::new",
+            "<str as user::Shout>::shout",
+            "<T as user::Make>::make",
+            "<[user::Item] as core::fmt::Debug>::fmt",
+            "<dyn user::Make>::make",
+            "_ZN4user4makeEv",
+            "_Z4fillSt6vectorIiSaIiEE",
         ] {
             assert!(!is_library_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn libraries_are_told_by_their_sources_too() {
+        let of = |function: &str, file: &str, inlined| {
+            let (function, file) = (function.into(), Some(file.into()));
+            is_library(&Frame { function, file, inlined, ..Frame::default() })
+        };
+        let is_told = |function: &str, file: &str| of(function, file, true);
+        let once = "<<user::Item>::from as core::ops::function::FnOnce<(&str,)>>::call_once";
+        let of_rust = "/rustc/59807616e1fa2540724b/library/core/src/ops/function.rs";
+        assert!(is_told(once, of_rust) && of(once, of_rust, false));
+        let installed = "/home/me/rust/lib/rustlib/src/rust/library/core/src/a.rs";
+        assert!(is_told(once, installed));
+        let create = "_M_create<make()::<lambda()> >";
+        let of_cxx = "/usr/include/c++/12/bits/std_function.h";
+        assert!(is_told(create, of_cxx) && !of("fill(std::vector<int>&)", of_cxx, false));
+        assert!(is_told(create, "/usr/lib/llvm-18/bin/../include/c++/v1/__functional/function.h"));
+        for file in ["/home/me/library/src/a.rs", "/usr/include/boost/f.hpp", "src/c++/a.cc"] {
+            assert!(!is_told(create, file) && !is_told(once, file), "{file}");
         }
     }
 
