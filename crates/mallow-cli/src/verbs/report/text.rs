@@ -40,11 +40,12 @@ pub fn report(report: &Report, profile: &Profile, style: Style) -> String {
     text += &section("Over time", &timeline(summary, style), style);
     text += &stacks(profile, style);
     text += &difference(report, style);
-    if !summary.notes.is_empty() {
-        let notes: Vec<String> = summary.notes.iter().map(|note| format!("- {note}\n")).collect();
-        text += &section("Notes", &notes.concat(), style);
-    }
-    text
+    text + &notes(&summary.notes, style)
+}
+
+fn notes(notes: &[String], style: Style) -> String {
+    let list: Vec<String> = notes.iter().map(|note| format!("- {note}\n")).collect();
+    section("Notes", &style.screen.fill(&list.concat()), style)
 }
 
 fn section(title: &str, body: &str, style: Style) -> String {
@@ -326,11 +327,7 @@ pub fn heap(heap: &HeapProfile, profile: &Profile, notes: &[String], style: Styl
         })
         .collect();
     text += &section(title, &body.join("\n"), style);
-    if !notes.is_empty() {
-        let notes: Vec<String> = notes.iter().map(|note| format!("- {note}\n")).collect();
-        text += &section("Notes", &notes.concat(), style);
-    }
-    text
+    text + &self::notes(notes, style)
 }
 
 fn stack(sample: &Sample, profile: &Profile, metric: Metric, total: u64, style: Style) -> String {
@@ -430,6 +427,25 @@ mod tests {
             joined.iter().map(|b| (b.low, b.high, b.calls)).collect();
         assert_eq!(ranges, [(0, 0, 1), (8, 15, 2), (16, 31, 1)]);
         assert_eq!(coarser(&joined, 3).iter().map(|b| b.calls).sum::<u64>(), 4);
+    }
+
+    #[test]
+    fn notes_fit_the_screen() {
+        let style = |width| Style {
+            format: Format::Table,
+            screen: Screen { unicode: false, width },
+            top: 1,
+            depth: 1,
+            by: Metric::Bytes,
+        };
+        let all = ["many words ".repeat(20).trim_end().to_owned(), "a second note".to_owned()];
+        let narrow = notes(&all, style(Some(60)));
+        assert!(narrow.lines().all(|line| line.len() <= 60), "{narrow}");
+        let whole = notes(&all, style(None));
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&narrow), words(&whole));
+        assert_eq!(whole.lines().count(), 4, "{whole}");
+        assert_eq!(notes(&[], style(Some(60))), "");
     }
 
     #[test]
