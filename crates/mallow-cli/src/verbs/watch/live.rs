@@ -14,11 +14,11 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
 use ratatui::{DefaultTerminal, Frame};
 
-use crate::output;
 use crate::output::chart;
 use crate::output::clean;
 use crate::output::colour::is_wanted;
 use crate::output::screen;
+use crate::output::{self, Screen};
 use mallow_measure::watched::{Run, Sample, Summary};
 use mallow_os::wait_readable;
 
@@ -137,21 +137,34 @@ fn marker(name: &str) -> (Marker, &'static str) {
 const COLOURS: [Color; 5] = [Color::Cyan, Color::Blue, Color::Red, Color::Yellow, Color::Magenta];
 
 fn draw(frame: &mut Frame, run: &Run, ends: bool) {
+    let (area, lines) = (frame.area(), run::lines(run));
+    let width = usize::from(area.width);
+    let (summary, legend) = (summary_lines(run, width), legend(&lines, ends, width));
+    let rows = |lines: &[Line]| Constraint::Length(lines.len() as u16);
     let [top, middle, bottom] =
-        Layout::vertical([Constraint::Length(2), Constraint::Min(5), Constraint::Length(1)])
-            .areas(frame.area());
-    frame.render_widget(Paragraph::new(summary_lines(run)), top);
-    let lines = run::lines(run);
+        Layout::vertical([rows(&summary), Constraint::Min(5), rows(&legend)]).areas(area);
+    frame.render_widget(Paragraph::new(summary), top);
     frame.render_widget(chart(&lines), middle);
-    // A legend within the chart would hide the lines.
-    let name = |(line, colour): (&chart::Line, Color)| {
+    frame.render_widget(Paragraph::new(legend), bottom);
+}
+
+/// Below the chart, within which it would hide the lines: the key first, then names, which are not cut.
+fn legend(lines: &[chart::Line], ends: bool, width: usize) -> Vec<Line<'static>> {
+    const GAP: &str = "  ";
+    let key = if ends { "q ends the command too" } else { "q ends the watch only" };
+    let mut legend = vec![Line::from(key)];
+    for (line, colour) in lines.iter().zip(COLOURS) {
         let (_, sign) = marker(&line.name);
-        Span::styled(format!("{sign} {}   ", line.name), colour_style(colour))
-    };
-    let mut legend: Vec<Span> = lines.iter().zip(COLOURS).map(name).collect();
-    let what = if ends { "and the command" } else { "and not the process" };
-    legend.push(Span::raw(format!("q ends the watch {what}")));
-    frame.render_widget(Paragraph::new(Line::from(legend)), bottom);
+        let name = Span::styled(format!("{sign} {}", line.name), colour_style(colour));
+        match legend.last_mut() {
+            Some(last) if last.width() + GAP.len() + name.width() <= width => {
+                last.push_span(GAP);
+                last.push_span(name);
+            }
+            _ => legend.push(Line::from(name)),
+        }
+    }
+    legend
 }
 
 fn chart(lines: &[chart::Line]) -> Chart<'_> {
@@ -177,7 +190,8 @@ fn colour_style(colour: Color) -> Style {
     if is_wanted(&std::io::stderr()) { Style::default().fg(colour) } else { Style::default() }
 }
 
-fn summary_lines(run: &Run) -> Vec<Line<'static>> {
+/// The name may be cut, no figure is.
+fn summary_lines(run: &Run, width: usize) -> Vec<Line<'static>> {
     let Summary { rss, duration_s, trend, .. } = run.summary;
     let name = format!("{} {} ({})", run.pid, clean::line(&run.command), run.allocator);
     let figures = format!(
@@ -189,7 +203,9 @@ fn summary_lines(run: &Run) -> Vec<Line<'static>> {
         run.summary.faults(),
         output::seconds(duration_s)
     );
-    vec![Line::from(name), Line::from(figures)]
+    let figures = Screen { unicode: false, width: Some(width) }.fill(&figures);
+    let figures = figures.lines().map(|line| Line::from(line.to_owned()));
+    std::iter::once(Line::from(name)).chain(figures).collect()
 }
 
 #[cfg(test)]
@@ -199,12 +215,13 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    #[test]
-    fn chart_is_drawn_and_its_lines_differ_without_colour() {
+    /// A chart on a terminal so wide.
+    fn drawn(width: u16, swap: u64, ends: bool) -> String {
         let sample = |n: u64| Sample {
             time_s: n as f64,
             rss: n << 20,
             pss: Some(n << 19),
+            swap,
             heap_used: Some(n << 18),
             heap_free: Some(4 << 20),
             ..Sample::default()
@@ -213,9 +230,14 @@ mod tests {
         let mut history = History::new(run, true);
         (0..50).map(sample).for_each(|sample| history.add(sample));
         history.find_trend();
-        let mut terminal = Terminal::new(TestBackend::new(80, 20)).unwrap();
-        terminal.draw(|frame| draw(frame, &history.run, false)).unwrap();
-        let text = terminal.backend().to_string();
+        let mut terminal = Terminal::new(TestBackend::new(width, 20)).unwrap();
+        terminal.draw(|frame| draw(frame, &history.run, ends)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn chart_is_drawn_and_its_lines_differ_without_colour() {
+        let text = drawn(80, 0, false);
         assert!(text.contains("49.0 MiB now") && text.contains("49.0 MiB peak"), "{text}");
         assert!(text.contains("(+1.00 MiB/s for 49.0 s)"), "{text}");
         assert!(text.contains("memory over time") && text.contains("RSS"), "{text}");
@@ -224,5 +246,17 @@ mod tests {
             assert!(text.contains(name), "{text}");
             assert!(text.matches(letter).count() > 20, "{letter}: {text}");
         }
+    }
+
+    #[test]
+    fn nothing_is_cut_on_a_narrow_terminal() {
+        for width in [30, 40, 60, 80, 200] {
+            let text = drawn(width, 4096, true);
+            let words: Vec<&str> = text.split([' ', '"', '\n']).collect();
+            for word in ["now", "average,", "peak;", "faults", "q", "too", "RSS", "kept", "swap"] {
+                assert!(words.contains(&word), "{width}, {word}:\n{text}");
+            }
+        }
+        assert!(drawn(40, 0, false).contains("q ends the watch only"));
     }
 }
