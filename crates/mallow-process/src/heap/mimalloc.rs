@@ -13,6 +13,13 @@
 //!
 //! A free span has the block size 0. The cookie is the segment's address, encoded with a word that is
 //! the same for all segments.
+//!
+//! Segments lie in arenas, which begin and end at multiples of 32 MiB too. A segment that was freed
+//! stays in its arena, with a header that counts no pages in use, until the arena gives it back:
+//!
+//! ```text
+//!     arena: segment | freed, still resident | segment | given back or never used ...
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -78,8 +85,6 @@ struct Segment {
     start: u64,
     size: u64,
     header: u64,
-    /// The word that its cookie is encoded with.
-    key: u64,
     spans: Vec<Span>,
 }
 
@@ -94,35 +99,66 @@ struct Span {
     thread_free: u64,
 }
 
+/// A multiple of a segment's size, where one may begin.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    start: u64,
+    /// The word that its cookie is encoded with, if it is one.
+    key: u64,
+    is_segment: bool,
+}
+
 /// `None` where there is no mimalloc, or one whose structures are others.
 pub fn read(memory: &dyn Memory, vmas: &[Vma]) -> Option<Heap> {
-    let plain = |vma: &&Vma| {
-        vma.is_anonymous() && vma.is_private() && vma.is_writable() && vma.rss + vma.swap > 0
-    };
-    let starts = vmas.iter().filter(plain).flat_map(|vma| {
+    let starts = vmas.iter().filter(is_plain).flat_map(|vma| {
         let first = vma.start.checked_next_multiple_of(SEGMENT).unwrap_or(u64::MAX);
         (first..vma.end).step_by(SEGMENT as usize)
     });
     let starts: Vec<u64> = starts.take(MOST_PLACES).collect();
     let read = |layout: Layout| {
-        let segment = |&start: &u64| segment_in_tries(memory, layout, start);
-        // Their spans are read again later: those of all segments would take too much memory.
-        let found = starts.iter().filter_map(segment).map(|found| (found.start, found.key));
-        let found = same_key(&found.collect::<Vec<_>>());
-        (!found.is_empty()).then_some((layout, found))
+        let place = |&start: &u64| place(memory, layout, start);
+        let places: Vec<Place> = starts.iter().filter_map(place).collect();
+        let (key, count) = common_key(&places)?;
+        // Those that were freed have the heap's key too.
+        let marked = places.iter().filter(|place| place.key == key).map(|place| place.start);
+        Some((count, layout, marked.collect::<Vec<_>>()))
     };
-    let (layout, segments) = LAYOUTS.into_iter().filter_map(read).max_by_key(|(_, s)| s.len())?;
-    Some(sums(memory, layout, &segments))
+    let found = LAYOUTS.into_iter().filter_map(read).max_by_key(|(count, ..)| *count);
+    let (_, layout, marked) = found?;
+    Some(sums(memory, layout, &marked, vmas))
+}
+
+fn is_plain(vma: &&Vma) -> bool {
+    vma.is_anonymous() && vma.is_private() && vma.is_writable() && vma.rss + vma.swap > 0
+}
+
+/// The spans are read again later: those of all segments would take too much memory.
+fn place(memory: &dyn Memory, layout: Layout, start: u64) -> Option<Place> {
+    let is_segment = segment_in_tries(memory, layout, start).is_some();
+    let key = memory.word(start + layout.cookie)? ^ start;
+    Some(Place { start, key, is_segment })
+}
+
+/// The word that the cookies of most segments are encoded with, and how many these are.
+fn common_key(places: &[Place]) -> Option<(u64, usize)> {
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    for place in places.iter().filter(|place| place.is_segment) {
+        *counts.entry(place.key).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|&(_, count)| count)
 }
 
 /// A segment whose table does not fit together may be changing.
 fn segment_in_tries(memory: &dyn Memory, layout: Layout, start: u64) -> Option<Segment> {
-    // What cannot be the header of a segment is looked at once.
+    // What cannot be the header of a segment, or was freed, is looked at once.
     let slices = memory.word(start + layout.slices)?;
     let header = memory.word(start + layout.slices + 8)?;
     let entries = memory.word(start + layout.entries)?;
     if entries > MOST_SLICES || entries == 0 || header == 0 || header > entries || slices < entries
     {
+        return None;
+    }
+    if memory.word(start + layout.used_pages)? == 0 {
         return None;
     }
     for attempt in 1..=TRIES {
@@ -166,8 +202,7 @@ fn segment(memory: &dyn Memory, layout: Layout, start: u64) -> Option<Segment> {
     if memory.word(start + layout.used_pages)? != used {
         return None;
     }
-    let key = memory.word(start + layout.cookie)? ^ start;
-    Some(Segment { start, size, header: header * SLICE, key, spans })
+    Some(Segment { start, size, header: header * SLICE, spans })
 }
 
 fn span(memory: &dyn Memory, layout: Layout, at: u64, (start, size): (u64, u64)) -> Option<Span> {
@@ -190,29 +225,39 @@ fn span(memory: &dyn Memory, layout: Layout, at: u64, (start, size): (u64, u64))
     Some(Span { start, size, block, reserved, used, thread_free })
 }
 
-/// Where segments are whose cookies are encoded with the word that most of them have.
-fn same_key(segments: &[(u64, u64)]) -> Vec<u64> {
-    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
-    for &(_, key) in segments {
-        *counts.entry(key).or_default() += 1;
-    }
-    let most = counts.into_iter().max_by_key(|&(_, count)| count).map(|(key, _)| key);
-    let same = segments.iter().filter(|&&(_, key)| Some(key) == most);
-    same.map(|&(start, _)| start).collect()
-}
-
-fn sums(memory: &dyn Memory, layout: Layout, segments: &[u64]) -> Heap {
+/// The sums of all that lies where segments have the heap's key.
+fn sums(memory: &dyn Memory, layout: Layout, marked: &[u64], vmas: &[Vma]) -> Heap {
     let mut sums = Sums::default();
     let mut metadata_at = Vec::new();
     let mut unread: u64 = 0;
-    for &start in segments {
-        match segment_in_tries(memory, layout, start) {
-            Some(segment) => {
-                metadata_at.push((segment.start, segment.start + segment.header));
-                add(memory, &segment, &mut sums);
+    // Where the last segment ends that was met.
+    let mut at = 0;
+    for vma in vmas.iter().filter(is_plain) {
+        let first = marked.partition_point(|&start| start < vma.start);
+        let behind = marked.partition_point(|&start| start < vma.end);
+        let marked = &marked[first.min(behind)..behind];
+        let Some((from, to)) = extent(vma, marked) else { continue };
+        at = from.max(at);
+        for &start in marked {
+            // What a large segment holds may look like a header.
+            if start < at {
+                continue;
             }
-            None => unread += SEGMENT,
+            let found = segment_in_tries(memory, layout, start);
+            if found.is_none() && memory.word(start + layout.used_pages) == Some(0) {
+                continue;
+            }
+            add_vacant(memory, (at, start), &mut sums);
+            let size = found.as_ref().map_or(SEGMENT, |segment| segment.size);
+            at = start.saturating_add(size);
+            let Some(segment) = found else {
+                unread += SEGMENT;
+                continue;
+            };
+            metadata_at.push((segment.start, segment.start + segment.header));
+            add(memory, &segment, &mut sums);
         }
+        add_vacant(memory, (at, to), &mut sums);
     }
     let mut heap = sums.finish(memory);
     heap.allocator = "mimalloc".into();
@@ -221,6 +266,29 @@ fn sums(memory: &dyn Memory, layout: Layout, segments: &[u64]) -> Heap {
     heap.metadata = metadata_at.iter().map(|(start, end)| end - start).sum();
     heap.metadata_at = metadata_at;
     heap
+}
+
+/// What of a mapping is the heap's. Where it does not begin or end as an arena does, the kernel
+/// joined it with something else: then it is what lies between segments.
+fn extent(vma: &Vma, marked: &[u64]) -> Option<(u64, u64)> {
+    let (first, last) = (*marked.first()?, *marked.last()?);
+    let is_start = vma.start.is_multiple_of(SEGMENT);
+    let is_end = vma.end.is_multiple_of(SEGMENT);
+    let end = if is_end { vma.end } else { last.saturating_add(SEGMENT).min(vma.end) };
+    Some((if is_start { vma.start } else { first }, end))
+}
+
+/// What an arena has between segments: those that were freed, and what was never used.
+fn add_vacant(memory: &dyn Memory, (start, end): (u64, u64), sums: &mut Sums) {
+    if start >= end {
+        return;
+    }
+    sums.pages(start, end);
+    let resident = memory.resident(start, end).unwrap_or(0).min(end - start);
+    let arena = sums.arena(0);
+    arena.dirty = arena.dirty.saturating_add(resident);
+    arena.free_resident = arena.free_resident.saturating_add(resident);
+    arena.retained = arena.retained.saturating_add(end - start - resident);
 }
 
 fn add(memory: &dyn Memory, segment: &Segment, sums: &mut Sums) {
@@ -256,4 +324,111 @@ fn freed_by_others(memory: &dyn Memory, span: &Span) -> u64 {
         block = next;
     }
     count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::made_up::MadeUp;
+
+    const AT: u64 = 0x430_0000_0000;
+    const KEY: u64 = 0x1234_5678_9abc;
+    const HEADER: u64 = SLICE;
+
+    /// Half of each range is resident.
+    struct Half(MadeUp);
+
+    impl Memory for Half {
+        fn read(&self, address: u64, buffer: &mut [u8]) -> Option<()> {
+            self.0.read(address, buffer)
+        }
+
+        fn resident(&self, start: u64, end: u64) -> Option<u64> {
+            Some((end - start) / 2)
+        }
+    }
+
+    impl Half {
+        /// A segment of mimalloc 2.2 with one page of 100 blocks of 512 bytes, of which 40 are used.
+        fn segment(&mut self, start: u64) {
+            let header = [(NEW.used_pages, 1), (NEW.cookie, start ^ KEY), (NEW.entries, 512)];
+            let page = [(0, 511), (8, 100 << 16 | 100 << 32), (32, 40), (40, 512)];
+            let page = page.map(|(at, word): (u64, u64)| (NEW.table + NEW.span + at, word));
+            for (at, word) in header.into_iter().chain([(NEW.table, 1)]).chain(page) {
+                self.0.set(start + at, word);
+            }
+            self.0.set_all(start + NEW.slices, &[512, 1]);
+        }
+
+        /// As mimalloc leaves it: its span is in no list of free ones any more.
+        fn freed(&mut self, start: u64) {
+            self.segment(start);
+            self.0.set(start + NEW.used_pages, 0);
+            self.0.set(start + NEW.table + NEW.span + 32, 0);
+            self.0.set(start + NEW.table + NEW.span + 40, 1);
+        }
+
+        fn heap(&self, start: u64, end: u64) -> Heap {
+            let vma = Vma { start, end, perms: "rw-p".into(), rss: 4096, ..Vma::default() };
+            read(self, &[vma]).expect("segments")
+        }
+    }
+
+    fn made(segments: &[u64], freed: &[u64]) -> Half {
+        let mut memory = Half(MadeUp::default());
+        segments.iter().for_each(|index| memory.segment(AT + index * SEGMENT));
+        freed.iter().for_each(|index| memory.freed(AT + index * SEGMENT));
+        memory
+    }
+
+    /// What lies behind the headers of these segments, each up to the next one.
+    fn behind_headers(indices: &[u64], end: u64) -> Vec<(u64, u64)> {
+        let ends = indices.iter().skip(1).map(|index| AT + index * SEGMENT).chain([end]);
+        let starts = indices.iter().map(|index| AT + index * SEGMENT + HEADER);
+        starts.zip(ends).collect()
+    }
+
+    #[test]
+    fn what_an_arena_has_beside_its_segments_is_free() {
+        // The third was freed, the fourth given back, the last two were never used.
+        let end = AT + 7 * SEGMENT;
+        let heap = made(&[0, 1, 4], &[2]).heap(AT, end);
+        assert_eq!(heap.ranges, behind_headers(&[0, 1, 4], end));
+        assert_eq!((heap.used_count(), heap.unread), (120, 0));
+        let arena = &heap.arenas[0];
+        assert_eq!((arena.dirty, arena.retained), (2 * SEGMENT, 2 * SEGMENT));
+        assert_eq!(heap.free_resident(), 2 * SEGMENT);
+    }
+
+    #[test]
+    fn what_the_kernel_joined_with_an_arena_is_not_the_heap_s() {
+        let page = 1 << 16;
+        let heap = made(&[1, 3], &[]).heap(AT - page, AT + 6 * SEGMENT + page);
+        assert_eq!(heap.ranges, behind_headers(&[1, 3], AT + 4 * SEGMENT));
+        assert_eq!(heap.free_resident(), SEGMENT / 2);
+        // A segment that was freed is known by its key.
+        let heap = made(&[1], &[4]).heap(AT + page, AT + 6 * SEGMENT - page);
+        assert_eq!(heap.ranges, behind_headers(&[1], AT + 5 * SEGMENT));
+    }
+
+    #[test]
+    fn a_segment_that_changes_is_not_free() {
+        let mut memory = made(&[0, 1, 2], &[]);
+        memory.0.set(AT + SEGMENT + NEW.used_pages, 2);
+        let heap = memory.heap(AT, AT + 3 * SEGMENT);
+        assert_eq!((heap.unread, heap.free_pages()), (SEGMENT, 0));
+        assert_eq!(heap.ranges[0], (AT + HEADER, AT + SEGMENT));
+    }
+
+    #[test]
+    fn large_segments_are_used_to_their_end() {
+        // The first has one page of 40 MiB; within it lies the header of one that was freed.
+        let mut memory = made(&[0, 2], &[1]);
+        let size = 40 << 20;
+        memory.0.set(AT + NEW.slices, size / SLICE);
+        memory.0.set(AT + NEW.table + NEW.span, size / SLICE - 1);
+        let heap = memory.heap(AT, AT + 3 * SEGMENT);
+        assert_eq!(heap.ranges, behind_headers(&[0, 2], AT + 3 * SEGMENT));
+        assert_eq!(heap.free_pages(), 2 * SEGMENT - size);
+    }
 }
