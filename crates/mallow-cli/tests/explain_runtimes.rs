@@ -93,11 +93,12 @@ time.sleep(1000)";
     let heaps = report["other_heaps"].as_array().unwrap();
     assert_eq!(heaps.len(), 1, "{heaps:?}");
     assert_eq!(heaps[0]["allocator"], "mimalloc");
+    assert_eq!(heaps[0]["owner"], "Python");
     // Blocks of 1,033 bytes lie in slots of 1,280, and the interpreter keeps a few of them too.
     let classes = heaps[0]["classes"].as_array().unwrap();
     let class = classes.iter().find(|class| class["slot_size"] == 1280).unwrap();
     near(class["used"].as_f64().unwrap(), program.own.as_f64().unwrap() / 1033.0);
-    assert!(resident(&report, "mimalloc") > program.own.as_f64().unwrap());
+    assert!(resident(&report, "Python: its own mimalloc") > program.own.as_f64().unwrap());
 }
 
 const RUBY: &str = "kept = (0...100_000).map { |n| { number: n, text: 'a text ' * 20 + n.to_s } }

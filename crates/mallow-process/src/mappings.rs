@@ -262,9 +262,13 @@ fn of_heap(heap: &Heap) -> Vec<Space> {
 
 /// Where a heap is that does not serve malloc.
 pub fn beside(heap: &spans::Heap) -> impl Iterator<Item = Space> {
-    let space = |&(start, end): &(u64, u64)| {
-        let label = format!("{}, beside malloc's heap", heap.allocator);
-        Space { start, end, kind: Kind::OtherHeap, label }
+    let (kind, label) = match heap.owner.as_str() {
+        "" => (Kind::OtherHeap, format!("{}, beside malloc's heap", heap.allocator)),
+        owner => (Kind::RuntimeHeap, format!("{owner}: its own {}", heap.allocator)),
+    };
+    let space = move |&(start, end): &(u64, u64)| {
+        let label = label.clone();
+        Space { start, end, kind, label }
     };
     heap.ranges.iter().chain(&heap.metadata_at).map(space)
 }

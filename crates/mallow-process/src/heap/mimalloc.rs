@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 
 use super::spans::{Heap, Sums};
 use crate::memory::Memory;
+use crate::page_size;
 use crate::smaps::Vma;
 
 const SEGMENT: u64 = 32 << 20;
@@ -32,6 +33,8 @@ const SLICE: u64 = 64 << 10;
 const MOST_SLICES: u64 = SEGMENT / SLICE;
 /// Places that are looked at in one process.
 const MOST_PLACES: usize = 1 << 16;
+/// Pages of data that are looked through for a key.
+const MOST_PAGES: usize = 1 << 12;
 const TRIES: u32 = 5;
 const PAUSE: std::time::Duration = std::time::Duration::from_micros(200);
 
@@ -121,11 +124,15 @@ pub fn read(memory: &dyn Memory, vmas: &[Vma]) -> Option<Heap> {
         let (key, count) = common_key(&places)?;
         // Those that were freed have the heap's key too.
         let marked = places.iter().filter(|place| place.key == key).map(|place| place.start);
-        Some((count, layout, marked.collect::<Vec<_>>()))
+        Some((count, layout, key, marked.collect::<Vec<_>>()))
     };
     let found = LAYOUTS.into_iter().filter_map(read).max_by_key(|(count, ..)| *count);
-    let (_, layout, marked) = found?;
-    Some(sums(memory, layout, &marked, vmas))
+    let (_, layout, key, marked) = found?;
+    let mut heap = sums(memory, layout, &marked, vmas);
+    if is_of_python(memory, vmas, key) {
+        heap.owner = "Python".into();
+    }
+    Some(heap)
 }
 
 fn is_plain(vma: &&Vma) -> bool {
@@ -146,6 +153,22 @@ fn common_key(places: &[Place]) -> Option<(u64, usize)> {
         *counts.entry(place.key).or_default() += 1;
     }
     counts.into_iter().max_by_key(|&(_, count)| count)
+}
+
+/// The mimalloc inside Python has the word that its cookies are encoded with in the data of Python's
+/// file.
+fn is_of_python(memory: &dyn Memory, vmas: &[Vma], key: u64) -> bool {
+    let is_python = |name: &str| {
+        let file = name.rsplit('/').next().unwrap_or(name);
+        file.starts_with("python") || file.starts_with("libpython")
+    };
+    let is_data = |vma: &&Vma| is_python(&vma.name) && vma.is_writable() && vma.is_private();
+    let data = vmas.iter().filter(is_data);
+    let pages = data.flat_map(|vma| (vma.start..vma.end).step_by(page_size() as usize));
+    let has_key = |at: u64| {
+        memory.words(at, page_size() as usize / 8).is_some_and(|words| words.contains(&key))
+    };
+    key != 0 && pages.take(MOST_PAGES).any(has_key)
 }
 
 /// A segment whose table does not fit together may be changing.
@@ -430,5 +453,26 @@ mod tests {
         let heap = memory.heap(AT, AT + 3 * SEGMENT);
         assert_eq!(heap.ranges, behind_headers(&[0, 2], AT + 3 * SEGMENT));
         assert_eq!(heap.free_pages(), 2 * SEGMENT - size);
+    }
+
+    #[test]
+    fn python_s_own_has_its_key_in_python_s_data() {
+        let mut memory = made(&[0], &[]);
+        memory.0.set(0x7000_0000_0100, KEY);
+        let owner = |name: &str, start: u64| {
+            let vma = |start: u64, size: u64| Vma {
+                start,
+                end: start + size,
+                perms: "rw-p".into(),
+                rss: 4096,
+                ..Vma::default()
+            };
+            let data = Vma { inode: 7, name: name.into(), ..vma(start, 1 << 16) };
+            read(&memory, &[vma(AT, SEGMENT), data]).expect("a segment").owner
+        };
+        assert_eq!(owner("/usr/bin/python3.13", 0x7000_0000_0000), "Python");
+        assert_eq!(owner("/usr/lib/libpython3.13.so.1.0", 0x7000_0000_0000), "Python");
+        assert_eq!(owner("/usr/bin/python3.13", 0x7100_0000_0000), "");
+        assert_eq!(owner("/usr/lib/libarrow.so", 0x7000_0000_0000), "");
     }
 }

@@ -18,6 +18,9 @@ pub struct Heap {
     pub allocator: String,
     /// Whose structures these are, such as `jemalloc 5.3`.
     pub layout: String,
+    /// Which runtime has it inside; empty where none is known to.
+    #[serde(default)]
+    pub owner: String,
     /// What the allocator cannot tell apart from blocks that the program has, in its own words.
     pub counted_as_used: String,
     pub arenas: Vec<Arena>,
@@ -53,6 +56,14 @@ pub struct Arena {
 }
 
 impl Heap {
+    /// As a title calls it.
+    pub fn name(&self) -> String {
+        match self.owner.as_str() {
+            "" => self.layout.clone(),
+            owner => format!("{owner}'s {}", self.layout),
+        }
+    }
+
     pub fn sum(&self, of: impl Fn(&Arena) -> u64) -> u64 {
         self.arenas.iter().map(of).fold(0, u64::saturating_add)
     }

@@ -57,6 +57,19 @@ fn memory_of_a_runtime_is_named_after_it() {
 }
 
 #[test]
+fn a_heap_inside_a_runtime_is_the_runtime_s() {
+    let named = |owner: &str| {
+        let (allocator, owner) = ("mimalloc".into(), owner.into());
+        let ranges = vec![(0x1000, 0x2000)];
+        let heap = spans::Heap { allocator, owner, ranges, ..spans::Heap::default() };
+        let space = beside(&heap).next().unwrap();
+        (space.kind, space.label)
+    };
+    assert_eq!(named(""), (Kind::OtherHeap, "mimalloc, beside malloc's heap".into()));
+    assert_eq!(named("Python"), (Kind::RuntimeHeap, "Python: its own mimalloc".into()));
+}
+
+#[test]
 fn heaps_of_huge_pages_are_the_heaps() {
     let text = "10000000-10200000 rw-p 0 00:01 7 /anon_hugepage (deleted)\nRss: 0 kB\n\
                 10200000-10800000 ---p 0 00:01 7 /anon_hugepage (deleted)\nRss: 0 kB\n\

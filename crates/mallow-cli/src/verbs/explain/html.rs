@@ -42,7 +42,7 @@ pub fn page(report: &Report) -> String {
         (html::details("By kind", &text::group_table(report), true))
         (heap(report))
         @for heap in &report.other_heaps {
-            h2 { "Heap of " (clean::line(&heap.layout)) ", beside malloc's" }
+            h2 { "Heap of " (clean::line(&heap.name())) ", beside malloc's" }
             (spans(heap))
         }
         @if !report.runtime_spaces.is_empty() {

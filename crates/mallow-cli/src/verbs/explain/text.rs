@@ -313,7 +313,7 @@ fn spans(
     all: bool,
     screen: Screen,
 ) -> String {
-    let mut text = heading(&format!("Heap of {}", heap.layout));
+    let mut text = heading(&format!("Heap of {}", heap.name()));
     let _ = writeln!(text, "{}", spans_line(heap));
     text = screen.fill(&text);
     if format == Format::Md {
