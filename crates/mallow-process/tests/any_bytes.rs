@@ -20,7 +20,7 @@ use mallow_process::smaps::Vma;
 use mallow_process::{maps, smaps};
 use proptest::prelude::*;
 use words::{
-    DATA, FewWords, HEAP, HEAP_SIZE, Words, arena_word, runtimes_places, runtimes_vmas,
+    DATA, FewWords, HEAP, HEAP_SIZE, RUNTIMES, Words, arena_word, runtime_process, runtimes_places,
     runtimes_words, spans_places, spans_vmas, spans_words,
 };
 
@@ -74,7 +74,7 @@ fn any_vma() -> impl Strategy<Value = Vma> {
 fn name_all(process: &Process, heap: &Heap, memory: Option<&dyn Memory>) -> usize {
     let mut spaces = Vec::new();
     if let Some(memory) = memory {
-        for program in ["python3", "ruby", "node", "java", "go"] {
+        for program in RUNTIMES {
             let process = Process {
                 exe: program.into(),
                 is_go: program == "go",
@@ -237,17 +237,6 @@ proptest! {
     }
 }
 
-/// A process of a runtime whose mappings are those of the tests.
-fn runtime_process(program: &str) -> Process {
-    let is_go = program == "go";
-    let mut vmas = runtimes_vmas();
-    if !is_go {
-        let (start, end, name) = (1 << 12, 2 << 12, "/libjvm.so".into());
-        vmas.insert(0, Vma { start, end, inode: 9, name, ..Vma::default() });
-    }
-    Process { exe: program.into(), is_go, vmas, ..Process::default() }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -258,7 +247,7 @@ proptest! {
         let mut words = runtimes_words();
         words.extend(wrong.iter().map(|&(at, value)| (places[at % places.len()], value)));
         let memory = Words { word: FewWords(words), resident: u64::MAX, left: Cell::new(1_000_000) };
-        for program in ["go", "java"] {
+        for program in RUNTIMES {
             let process = runtime_process(program);
             let found = runtimes::find(&process, &memory, &mut Inspector::default());
             let sum: u64 = found.kept.iter().skip(1).map(|kept| kept.size).sum();
@@ -286,6 +275,11 @@ fn tables_of_runtimes_are_read() {
     assert_eq!(go.collect::<Vec<_>>(), expected);
     let classes = find("java");
     assert_eq!((classes.len(), classes[0].size), (1, 7 << 20));
+    let of = |program| find(program).into_iter().map(|kept| (kept.size, kept.used));
+    assert_eq!(of("python3").collect::<Vec<_>>(), [(1 << 20, Some(8 * 10 * 32))]);
+    assert_eq!(of("ruby").collect::<Vec<_>>(), [(8 << 16, Some(8 * 900 * 40))]);
+    let page = 256 << 10;
+    assert_eq!(of("node").collect::<Vec<_>>(), [(4 * page, None), (2 * page, None)]);
 }
 
 /// In use, in how many blocks, and free blocks beside them.

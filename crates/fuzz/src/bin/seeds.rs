@@ -255,6 +255,11 @@ fn main() -> std::io::Result<()> {
     write("loaded", "object", &loaded())?;
     write("ring", "messages", &ring())?;
     write("faults", "report", FAULT.as_bytes())?;
+    // The number of a place, some of each runtime, and what it has instead.
+    for place in (0..740u64).step_by(20) {
+        let edit = [place, 1 << 16].map(u64::to_le_bytes).concat();
+        write("runtimes", &format!("place-{place}"), &edit)?;
+    }
     write("profile", "heap", PROFILE.as_bytes())?;
     write("profile", "pprof", PROFILE_FOR_PPROF.as_bytes())?;
     // Chunks of a heap: sizes with the flag of the one before, and the top.

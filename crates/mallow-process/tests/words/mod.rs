@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use mallow_process::memory::Memory;
+use mallow_process::process::Process;
 use mallow_process::smaps::Vma;
 
 pub const DATA: u64 = 0x7f00_0000_0000;
@@ -189,7 +190,11 @@ pub fn spans_words() -> BTreeMap<u64, u64> {
     places.map(|at| (at, spans_word(at))).collect()
 }
 
-/// Runtimes, each at an address of its own: an arena of Go with its index, and Java's counters.
+/// Programs of runtimes, each of which keeps something of its own.
+pub const RUNTIMES: [&str; 5] = ["go", "java", "python3", "ruby", "node"];
+
+/// What they keep, each at an address of its own: an arena of Go with its index, Java's counters, and pages
+/// of the others, of which some have descriptions elsewhere.
 const GO: u64 = 0xc0_0000_0000;
 const GO_INDEX: u64 = 0x7f70_0000_0000;
 const GO_ARENA: u64 = GO_INDEX + (40 << 20);
@@ -197,15 +202,42 @@ const GO_SPANS: u64 = GO_ARENA + (1 << 20);
 const GO_BASE_OFFSET: u64 = if cfg!(target_arch = "x86_64") { 1 << 47 } else { 0 };
 const GO_ENTRY: u64 = GO_INDEX + 8 * ((GO + GO_BASE_OFFSET) >> 26);
 const COUNTERS: u64 = 0x7f80_0000_0000;
+const PYTHON: u64 = 0x7f90_0000_0000;
+const PYTHON_POOL: u64 = 16 << 10;
+const PYTHON_POOLS: u64 = 8;
+const RUBY: u64 = 0x7fa0_0000_0000;
+const RUBY_PAGE: u64 = 64 << 10;
+const RUBY_PAGES: u64 = 8;
+const RUBY_DESCRIPTIONS: u64 = RUBY + (1 << 20);
+const V8: u64 = 0x7fb0_0000_0000;
+const V8_PAGE: u64 = 256 << 10;
+const V8_PAGES: u64 = 6;
+const V8_DESCRIPTIONS: u64 = V8 + (16 << 20);
+/// From one description to the next.
+const DESCRIPTION: u64 = 128;
 
-pub fn runtimes_vmas() -> Vec<Vma> {
+/// A process of a runtime.
+pub fn runtime_process(program: &str) -> Process {
     let vma = |start, size, perms: &str, name: &str| {
         let (perms, name) = (perms.into(), name.into());
         Vma { start, end: start + size, perms, name, rss: size, ..Vma::default() }
     };
     let counters = Vma { inode: 7, ..vma(COUNTERS, 0x1000, "rw-s", "/tmp/hsperfdata_me/7") };
-    let heap = [vma(GO, 4 << 20, "rw-p", ""), vma(GO + (4 << 20), 60 << 20, "---p", "")];
-    heap.into_iter().chain([vma(GO_INDEX, 48 << 20, "rw-p", ""), counters]).collect()
+    let library = Vma { inode: 9, ..vma(1 << 12, 1 << 12, "", "/libjvm.so") };
+    let go = [
+        vma(GO, 4 << 20, "rw-p", ""),
+        vma(GO + (4 << 20), 60 << 20, "---p", ""),
+        vma(GO_INDEX, 48 << 20, "rw-p", ""),
+        counters,
+    ];
+    let vmas = match program {
+        "go" => go.to_vec(),
+        "java" => [library].into_iter().chain(go).collect(),
+        "python3" => vec![vma(PYTHON, 1 << 20, "rw-p", "")],
+        "ruby" => vec![vma(RUBY, RUBY_PAGES * RUBY_PAGE, "rw-p", "")],
+        _ => vec![vma(V8, V8_PAGES * V8_PAGE, "rw-p", "")],
+    };
+    Process { exe: program.into(), is_go: program == "go", vmas, ..Process::default() }
 }
 
 /// Go since 1.22: sixteen spans of a page, of which the last four are a stack each, the others have
@@ -244,8 +276,55 @@ fn counters() -> [u8; 88] {
     bytes
 }
 
+/// Python: each pool has ten blocks of 32 bytes in use.
+fn python_word(address: u64) -> u64 {
+    match (address - PYTHON) % PYTHON_POOL {
+        0 => 10,
+        16 | 24 => 1,
+        32 => 1 << 32,
+        40 => 1024 | (PYTHON_POOL - 32) << 32,
+        _ => 0,
+    }
+}
+
+/// Ruby since 3.2: each page has a thousand slots of 40 bytes, of which a hundred are free.
+fn ruby_word(address: u64) -> u64 {
+    let Some(at) = address.checked_sub(RUBY_DESCRIPTIONS) else {
+        return RUBY_DESCRIPTIONS + (address - RUBY) / RUBY_PAGE * DESCRIPTION;
+    };
+    match at % DESCRIPTION {
+        0 => 40 | 1000 << 16 | 100 << 32,
+        8 => RUBY + at / DESCRIPTION * RUBY_PAGE + 16,
+        _ => 0,
+    }
+}
+
+/// V8 of Node.js 20 (young objects), 22 and 24 (old ones): two pages each.
+fn v8_word(address: u64) -> u64 {
+    const HEAP: u64 = 0x5555_0000_1000;
+    let described = address.checked_sub(V8_DESCRIPTIONS);
+    let at = described.unwrap_or(address - V8);
+    let number = described.map_or(at / V8_PAGE, |at| 4 + at / DESCRIPTION);
+    let page = V8 + number * V8_PAGE;
+    let (start, end) = (page + 0x1140, page + V8_PAGE);
+    let words = match number {
+        _ if described.is_some() => vec![0, 0, 0, 0, 0, 0, V8_PAGE, end, HEAP, start],
+        0 | 1 => vec![V8_PAGE, 8, HEAP, start, end],
+        2 | 3 => vec![0, page, V8_PAGE, HEAP, start, end],
+        _ => vec![0, V8_DESCRIPTIONS + (number - 4) * DESCRIPTION],
+    };
+    let size = if described.is_some() { DESCRIPTION } else { V8_PAGE };
+    words.get((at % size / 8) as usize).copied().unwrap_or(0)
+}
+
 /// A word of these.
 fn runtimes_word(address: u64) -> u64 {
+    match address {
+        PYTHON..RUBY => return python_word(address),
+        RUBY..V8 => return ruby_word(address),
+        V8.. => return v8_word(address),
+        _ => {}
+    }
     let bytes = counters();
     let at = address.wrapping_sub(COUNTERS) as usize;
     let word = bytes.get(at..at.saturating_add(8)).and_then(|word| word.try_into().ok());
@@ -260,7 +339,15 @@ pub fn runtimes_places() -> Vec<u64> {
         (GO_SPANS, GO_SPANS + 256 * 16),
         (COUNTERS, COUNTERS + 88),
     ];
-    ranges.into_iter().flat_map(|(start, end)| (start..end).step_by(8)).collect()
+    let each = |start: u64, stride: u64, count: u64, size: u64| {
+        (0..count).map(move |number| (start + number * stride, start + number * stride + size))
+    };
+    let pages = each(PYTHON, PYTHON_POOL, PYTHON_POOLS, 48)
+        .chain(each(RUBY, RUBY_PAGE, RUBY_PAGES, 8))
+        .chain(each(RUBY_DESCRIPTIONS, DESCRIPTION, RUBY_PAGES, 96))
+        .chain(each(V8, V8_PAGE, V8_PAGES, 48))
+        .chain(each(V8_DESCRIPTIONS, DESCRIPTION, 2, 80));
+    ranges.into_iter().chain(pages).flat_map(|(start, end)| (start..end).step_by(8)).collect()
 }
 
 /// The runtimes.
