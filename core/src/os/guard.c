@@ -27,9 +27,20 @@ static bool advise(void *start, size_t size, int advice)
     return !is_error(memory_call(SYS_madvise, (long)start, (long)size, advice, 0, 0, 0));
 }
 
+/* Whether a filter that the program has set itself reports success for advice that the kernel never gets: marks that
+ * were made before are there for good. */
+static bool success_is_faked(void *start, size_t size)
+{
+    bool is_faked = os_is_confined() && advise(start, size, MADV_OF_NOBODY);
+    if (unlikely(is_faked)) {
+        atomic_set(&marks_answer, MARKS_ARE_REFUSED);
+    }
+    return is_faked;
+}
+
 static bool unmark(void *start, size_t size)
 {
-    bool done = advise(start, size, MADV_GUARD_REMOVE);
+    bool done = advise(start, size, MADV_GUARD_REMOVE) && !success_is_faked(start, size);
     if (unlikely(!done) && !os_refuses_changes()) {
         atomic_set(&marks_answer, MARKS_ARE_REFUSED);
     }
@@ -47,7 +58,7 @@ static bool makes_marks(void *start, size_t size)
         /* Another thread may have been refused meanwhile. */
         answer = atomic_replace(&marks_answer, &before, answer) ? answer : before;
     }
-    return answer == MARKS_ARE_MADE;
+    return answer == MARKS_ARE_MADE && !success_is_faked(start, size);
 }
 
 static unsigned os_guard(void *start, size_t size)

@@ -187,7 +187,8 @@ static bool os_unmap(void *start, size_t size)
 }
 
 /* Whether MADV_DONTNEED clears. qemu-user before 7.1 ignores it and reports success; container builds
- * for other processors run there. */
+ * for other processors run there. A seccomp filter may do the same, and come at any time: a program that may have set
+ * itself one asks each time. */
 enum { PURGE_UNKNOWN, PURGE_CLEARS, PURGE_IS_IGNORED };
 static _Atomic uint8_t purge_answer;
 
@@ -220,19 +221,20 @@ static bool os_purge(void *start, size_t size)
     if (unlikely(answer == PURGE_IS_IGNORED)) {
         return os_map_over(start, size);
     }
+    bool asks = answer == PURGE_UNKNOWN || os_is_confined();
     volatile char *byte = start;
     char before = 0;
-    if (unlikely(answer == PURGE_UNKNOWN)) {
+    if (unlikely(asks)) {
         before = *byte;
         *byte = 1;
     }
     if (is_error(memory_call(SYS_madvise, (long)start, (long)size, MADV_DONTNEED, 0, 0, 0))) {
-        if (unlikely(answer == PURGE_UNKNOWN)) {
+        if (unlikely(asks)) {
             *byte = before;
         }
         return false;
     }
-    if (unlikely(answer == PURGE_UNKNOWN)) {
+    if (unlikely(asks)) {
         bool clears = *byte == 0;
         atomic_set(&purge_answer, clears ? PURGE_CLEARS : PURGE_IS_IGNORED);
         return clears || os_map_over(start, size);

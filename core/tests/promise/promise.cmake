@@ -45,7 +45,8 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         scattered beside emptied many_stacks small_data no_actions small_pages each_instruction
         start_together looked_at written crowded stuck_guards strict_frees
         strict_works strict_news short_ring burst old_blocks fell_asleep freed_twice sealed fork_moving
-        protected_blocks purge_in_child metadata_guards string_ends few_calls last_thread fork_pages)
+        protected_blocks purge_in_child metadata_guards string_ends few_calls last_thread fork_pages
+        faked_advice)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -60,7 +61,7 @@ target_compile_definitions(promise_tls PRIVATE PROMISE_TLS_MODULES=${promise_tls
 foreach(mode IN LISTS MALLOW_MODES)
   foreach(program virt ulimit thread_churn fork_handlers shrink stats_page fork_signal
           fork_streams fork_first_heap fork_first_arena many_handlers no_keys locked_in fork_chain
-          locked_memory foreign_clock trimmed no_guards beside small_data no_actions small_pages)
+          locked_memory foreign_clock trimmed no_guards beside small_data no_actions small_pages faked_advice)
     mallow_promise(${program} ${mode} "")
   endforeach()
   mallow_promise(impossible_size ${mode} "dirty_decay_ms:-1") # so that no other reason gives memory back
@@ -109,6 +110,7 @@ mallow_promise(metadata_guards secure "")
 mallow_promise(metadata_guards debug "")
 mallow_promise(cut_guard secure "")
 mallow_promise(strict_frees secure "security:4") # all large blocks have guards
+mallow_promise(faked_advice secure "security:4")
 mallow_promise(strict_frees debug "")
 mallow_promise(short_ring debug "")
 mallow_promise(strict_works fast "")

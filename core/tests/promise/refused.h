@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * For programs behind a seccomp filter that refuses one system call with EPERM, or ends them for all but some.
+ * For programs behind a seccomp filter that refuses one system call with EPERM, answers it and does nothing, or ends them
+ * for all but some.
  */
 #ifndef TEST_REFUSED_H
 #define TEST_REFUSED_H
@@ -37,16 +38,22 @@ static inline bool allow_calls(const int *calls, size_t count)
     return refuse_by(filter, count + 3);
 }
 
-/* From now on the call is refused. False where there are no such filters. */
-static inline bool refuse_call(unsigned call)
+/* From now on the call does nothing, and reports an error; 0: success. False where there are no such filters. */
+static inline bool answer_call(unsigned call, unsigned error)
 {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     return refuse_by(filter, sizeof filter / sizeof filter[0]);
+}
+
+/* From now on the call is refused. False where there are no such filters. */
+static inline bool refuse_call(unsigned call)
+{
+    return answer_call(call, EPERM);
 }
 
 /* The same of advice that madvise is given, from one number to another. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Giving pages back where the kernel does not do what it says: an emulator that ignores
+ * Giving pages back where the kernel does not do what it says: an emulator or a filter that ignores
  * MADV_DONTNEED with success. Purged pages read as zero all the same.
  */
 #include "unit.h"
@@ -40,4 +40,19 @@ TEST(purged_pages_are_zero_where_the_call_is_ignored)
     CHECK_EQ(purges, 1); /* the first one told */
     purges_ignored = false;
     atomic_set(&purge_answer, PURGE_UNKNOWN);
+}
+
+TEST(purged_pages_are_zero_where_a_filter_ignores_the_call_from_now_on)
+{
+    process_init();
+    atomic_set(&purge_answer, PURGE_UNKNOWN);
+    check_purged_is_zero();
+    CHECK_EQ(atomic_get(&purge_answer), PURGE_CLEARS);
+    os_note_confined();
+    check_purged_is_zero();
+    CHECK_EQ(atomic_get(&purge_answer), PURGE_CLEARS);
+    purges = 0;
+    purges_ignored = true;
+    check_purged_is_zero();
+    CHECK_EQ(purges, 1);
 }
