@@ -54,6 +54,13 @@ static struct track_layout layout_on_pages(const struct track_request *request, 
     return (struct track_layout){front, size_max(total, SLOT_MAX + 1), false, is_chosen};
 }
 
+/* Where there is no memory for guards that others do not have: the least that serves. */
+static struct track_layout layout_scarce(const struct track_request *request)
+{
+    struct track_layout layout = layout_of(request->alignment, request->size);
+    return layout.is_slot ? layout : layout_on_pages(request, false, 0);
+}
+
 static void *take_plain(const struct track_request *request, const struct track_layout *layout)
 {
     if (request->alignment > BLOCK_ALIGNMENT) {

@@ -304,8 +304,8 @@ static void *tracked_obtain(const struct track_request *request)
         layout = layout_on_pages(request, is_chosen || far != 0, far);
     }
     void *start = take_plain(request, &layout);
-    if (unlikely(start == NULL) && far != 0) {
-        layout = layout_on_pages(request, is_chosen, 0);
+    if (unlikely(start == NULL) && layout.is_chosen) {
+        layout = layout_scarce(request);
         start = take_plain(request, &layout);
     }
     if (unlikely(start == NULL) && tracked_release_all_blocks()) {

@@ -80,6 +80,9 @@ static void descriptor_free_locked(struct arena *arena, struct extent *extent)
 {
     check(lock_is_mine(&arena->lock) && extent_arena(extent) == arena->index);
     check(!extent_is_slab(extent) && atomic_get(&extent->owner) == OWNER_NOT_A_SLAB);
+    if (MW_TRACK) {
+        descriptor_drops_tracks(extent);
+    }
     atomic_set(&extent->state, EXTENT_UNUSED);
     list_push_front(&arena->descriptors, &extent->link);
 }

@@ -139,6 +139,10 @@ static void descriptor_init(struct arena *arena, struct extent *extent);
 static struct extent *descriptor_new_locked(struct arena *arena);
 static void descriptor_free_locked(struct arena *arena, struct extent *extent);
 
+/* In builds that track blocks: a descriptor becomes unused, and what is known of blocks of its extent goes. The arena's
+ * lock is held. */
+static void (*const descriptor_drops_tracks)(struct extent *extent);
+
 /* Puts a descriptor by for a split that is to come, when there may be no memory; false if there is none
  * now. To unreserve makes one of them the next that descriptor_new_locked gives. */
 UNUSED static bool descriptor_reserve_locked(struct arena *arena);

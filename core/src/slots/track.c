@@ -55,28 +55,56 @@ static struct track_table *table_obtain_locked(uint32_t capacity)
     return table;
 }
 
-/* The table goes with the descriptor from one use of it to the next: what it says of earlier blocks
- * does no harm, as these lay elsewhere or were of the same kind. */
+/* It waits for an extent that needs one of its size. */
+static void table_put_locked(struct track_table *table)
+{
+    unsigned log2 = table_log2(table->capacity);
+    check(lock_is_mine(&track_tables_lock));
+    atomic_set(&table->tracks[0].word, TRACK_NONE);
+    atomic_set(&table->tracks[0].inverted, (uintptr_t)tables_unused[log2]);
+    tables_unused[log2] = table;
+}
+
+/* Whether a table has room for so many blocks; one block needs no table of a slab. */
+static bool table_serves(const struct track_table *table, uint32_t capacity)
+{
+    return table != NULL && table->capacity >= capacity && (capacity > 1 || table->capacity == 1);
+}
+
+/* The table goes with the descriptor while that is used, from an extent to what is made of its pages: what it says of
+ * earlier blocks does no harm, as these lay elsewhere or were of the same kind. An extent for one block changes a larger
+ * one for one of its size, if there is memory for that. */
 static COLD struct track_table *table_make(struct extent *extent, uint32_t capacity)
 {
     lock_take(&track_tables_lock);
     struct track_table *old = atomic_get(table_place(extent));
-    if (old == NULL || old->capacity < capacity) {
+    if (!table_serves(old, capacity)) {
         struct track_table *table = table_obtain_locked(capacity);
         if (table != NULL) {
             atomic_set_release(table_place(extent), table); /* pairs with track_table */
         }
         if (table != NULL && old != NULL) {
-            unsigned log2 = table_log2(old->capacity);
-            atomic_set(&old->tracks[0].word, TRACK_NONE);
-            atomic_set(&old->tracks[0].inverted, (uintptr_t)tables_unused[log2]);
-            tables_unused[log2] = old;
+            table_put_locked(old);
         }
     }
     lock_release(&track_tables_lock);
     struct track_table *table = atomic_get(table_place(extent));
     return table != NULL && table->capacity >= capacity ? table : NULL;
 }
+
+/* Else slabs would need new tables, which stay for ever, while descriptors that nobody uses have some. */
+static void track_drop_table(struct extent *extent)
+{
+    struct track_table *table = track_table(extent);
+    if (table != NULL) {
+        lock_take(&track_tables_lock);
+        atomic_set(table_place(extent), NULL);
+        table_put_locked(table);
+        lock_release(&track_tables_lock);
+    }
+}
+
+static void (*const descriptor_drops_tracks)(struct extent *extent) = track_drop_table;
 
 static uint32_t track_index(struct extent *extent, const void *address)
 {
@@ -88,7 +116,7 @@ static struct track *track_make(struct extent *extent, const void *block)
     bool is_slab = extent_is_slab(extent);
     uint32_t capacity = is_slab ? extent->slab.capacity : 1;
     struct track_table *table = track_table(extent);
-    if (unlikely(table == NULL || table->capacity < capacity)) {
+    if (unlikely(!table_serves(table, capacity))) {
         table = table_make(extent, capacity);
     }
     uint32_t index = track_index(extent, block);

@@ -46,7 +46,7 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         start_together looked_at written crowded stuck_guards strict_frees
         strict_works strict_news short_ring burst old_blocks fell_asleep freed_twice sealed fork_moving
         protected_blocks purge_in_child metadata_guards string_ends few_calls last_thread fork_pages
-        faked_advice)
+        faked_advice refilled)
   mallow_promise_program(${program})
 endforeach()
 add_library(small_tls_module MODULE ${CMAKE_CURRENT_LIST_DIR}/small_tls_module.c)
@@ -113,6 +113,7 @@ mallow_promise(strict_frees secure "security:4") # all large blocks have guards
 mallow_promise(faked_advice secure "security:4")
 mallow_promise(strict_frees debug "")
 mallow_promise(short_ring debug "")
+mallow_promise(refilled debug "")
 mallow_promise(strict_works fast "")
 mallow_promise(strict_news fast "dirty_decay_ms:200,purge_thread:true")
 mallow_promise(strict_news secure "dirty_decay_ms:200,purge_thread:true")
