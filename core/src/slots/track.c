@@ -35,15 +35,24 @@ static unsigned table_log2(uint32_t capacity)
     return floor_log2(size_max(size, CACHE_LINE) - 1) + 1;
 }
 
-static struct track_table *table_obtain_locked(uint32_t capacity)
+static struct track_table *table_take_unused_locked(unsigned log2)
 {
-    unsigned log2 = table_log2(capacity);
-    check(log2 < array_count(tables_unused) && lock_is_mine(&track_tables_lock));
     struct track_table *table = tables_unused[log2];
+    check(lock_is_mine(&track_tables_lock));
     if (table != NULL) {
         /* In a table that waits the first block is the link. */
         tables_unused[log2] = (struct track_table *)atomic_get(&table->tracks[0].inverted);
         atomic_set(&table->tracks[0].inverted, 0);
+    }
+    return table;
+}
+
+static struct track_table *table_obtain_locked(uint32_t capacity)
+{
+    unsigned log2 = table_log2(capacity);
+    check(log2 < array_count(tables_unused));
+    struct track_table *table = table_take_unused_locked(log2);
+    if (table != NULL) {
         return table;
     }
     table = meta_alloc_modestly((size_t)1 << log2);
@@ -51,6 +60,17 @@ static struct track_table *table_obtain_locked(uint32_t capacity)
         table->capacity = (uint32_t)((((size_t)1 << log2) - sizeof *table) / sizeof(struct track));
         table->next = atomic_get(&track_tables);
         atomic_set_release(&track_tables, table); /* pairs with track_visit */
+    }
+    return table;
+}
+
+/* Where there is no memory for a new one. */
+static struct track_table *table_take_larger_locked(uint32_t capacity)
+{
+    struct track_table *table = NULL;
+    for (unsigned log2 = table_log2(capacity) + 1;
+         table == NULL && log2 < array_count(tables_unused); log2++) {
+        table = table_take_unused_locked(log2);
     }
     return table;
 }
@@ -80,6 +100,9 @@ static COLD struct track_table *table_make(struct extent *extent, uint32_t capac
     struct track_table *old = atomic_get(table_place(extent));
     if (!table_serves(old, capacity)) {
         struct track_table *table = table_obtain_locked(capacity);
+        if (table == NULL && (old == NULL || old->capacity < capacity)) {
+            table = table_take_larger_locked(capacity);
+        }
         if (table != NULL) {
             atomic_set_release(table_place(extent), table); /* pairs with track_table */
         }
@@ -113,8 +136,7 @@ static uint32_t track_index(struct extent *extent, const void *address)
 
 static struct track *track_make(struct extent *extent, const void *block)
 {
-    bool is_slab = extent_is_slab(extent);
-    uint32_t capacity = is_slab ? extent->slab.capacity : 1;
+    uint32_t capacity = extent_is_slab(extent) ? extent->slab.capacity : 1;
     struct track_table *table = track_table(extent);
     if (unlikely(!table_serves(table, capacity))) {
         table = table_make(extent, capacity);
