@@ -19,6 +19,8 @@ static bool is_zero(const unsigned char *block, size_t size)
 static void work(void)
 {
     static const size_t sizes[] = {3000, 40000, 300000, 1 * MIB, 3 * MIB};
+    static unsigned char
+        *held[sizeof sizes / sizeof sizes[0]]; /* what lies around is given back, not unmapped */
     unsigned char *blocks[BLOCKS];
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         size_t size = sizes[i];
@@ -29,8 +31,13 @@ static void work(void)
             CHECK_MSG(is_zero(blocks[at], size), "calloc of %zu bytes", size);
             memset(blocks[at], 0x77, size);
         }
-        for (int at = 0; at < BLOCKS; at++) {
+        for (int at = 0; at < BLOCKS - 1; at++) {
             free(blocks[at]);
+        }
+        if (held[i] == NULL) {
+            held[i] = blocks[BLOCKS - 1];
+        } else {
+            free(blocks[BLOCKS - 1]);
         }
     }
 }
