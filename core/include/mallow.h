@@ -114,7 +114,8 @@ struct mw_mallinfo {
 MW_PUBLIC struct mw_mallinfo mw_mallinfo(void);
 MW_PUBLIC struct mw_mallinfo2 mw_mallinfo2(void);
 
-/* Gives all free memory back to the kernel except about `pad` bytes; 1 if any was given. */
+/* Gives free memory back to the kernel except about `pad` bytes; 1 if any was given. What threads other than the
+ * calling one have in their lists stays: up to some MiB of one that was busy, until it calls again or sleeps for long. */
 MW_PUBLIC int mw_malloc_trim(size_t pad);
 
 /* glibc's mallopt parameters. 1 if the value was taken or is harmless to ignore, 0 if it is not
@@ -188,7 +189,7 @@ MW_PUBLIC bool mw_stats_each(void (*visit)(void *context, const struct mw_stat *
 MW_PUBLIC bool mw_stats_read(const char *name, uint64_t *value);
 
 /* Gives the calling thread's cached memory back to the arenas and lets decay run at once; with
- * `force` all free memory of the process goes back to the kernel now. */
+ * `force` free memory goes back to the kernel now, as by mw_malloc_trim(0). */
 MW_ALSO_OF_LIBC void mw_collect(bool force);
 
 /* The library's version, such as "0.1.0 fast". */

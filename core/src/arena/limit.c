@@ -60,6 +60,12 @@ static void limit_set(size_t of_group)
     atomic_set(&memory_limit.soft_pages, size_min(soft, hard));
 }
 
+static size_t limit_bytes(void)
+{
+    size_t pages = atomic_get(&memory_limit.hard_pages);
+    return pages != SIZE_MAX ? pages << os_page_shift : SIZE_MAX;
+}
+
 /* A hard limit is a soft one as well. */
 static bool limit_is_set(void)
 {

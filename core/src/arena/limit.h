@@ -22,6 +22,9 @@ static void limit_look(void);
 static bool limit_enter(size_t pages);
 static void limit_leave(void);
 
+/* What the process may hold, in bytes; SIZE_MAX: there is no limit. */
+static size_t limit_bytes(void);
+
 /* Whether a block of so many bytes can be had at all. */
 static bool limit_allows(size_t size);
 

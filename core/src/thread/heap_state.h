@@ -17,6 +17,7 @@
 #ifndef MALLOW_HEAP_STATE_H
 #define MALLOW_HEAP_STATE_H
 
+#include "../arena/limit.h"
 #include "../slots/common.h"
 #include "../slots/depot.h"
 #include "../slots/direct.h"
@@ -323,13 +324,22 @@ ALWAYS_INLINE bool heap_is_of_crowd(struct heap *heap)
     return !heap_is_steady(heap) && heaps_are_crowded();
 }
 
+/* Of a memory_limit no more than this part for each arena lies where nobody can use it but a thread that may sleep. */
+#define LIMIT_PART 64u
+
+ALWAYS_INLINE size_t heaps_within_limit(size_t bytes)
+{
+    return size_min(bytes, limit_bytes() / LIMIT_PART);
+}
+
 /* What a heap may hold where nobody else can use it, of `bytes` for each arena (one per CPU): an equal part, and all
  * of it while there are fewer than two heaps for each. With n for each most threads sleep, and what they fell
  * asleep with stays: so a heap that is not steady has a part that is smaller by n squared. */
 ALWAYS_INLINE size_t heap_part(struct heap *heap, size_t bytes)
 {
     size_t crowd = size_max(atomic_get(&heaps.in_use) / arena_count(), 1);
-    return heap_is_steady(heap) ? bytes / crowd : bytes / crowd / crowd / crowd;
+    size_t most = heaps_within_limit(bytes);
+    return heap_is_steady(heap) ? most / crowd : most / crowd / crowd / crowd;
 }
 
 ALWAYS_INLINE uint32_t heaps_ready_most(void)

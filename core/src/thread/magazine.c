@@ -132,7 +132,8 @@ static uint32_t magazine_most(unsigned class)
 
 static size_t magazines_budget(struct heap *heap)
 {
-    size_t least = size_max(HEAPS_LEAST / size_max(atomic_get(&heaps.in_use), 1), HEAP_LEAST);
+    size_t all = heaps_within_limit(HEAPS_LEAST);
+    size_t least = size_max(all / size_max(atomic_get(&heaps.in_use), 1), HEAP_LEAST);
     return size_max(heap_part(heap, HEAP_MAGAZINES), least);
 }
 

@@ -103,6 +103,56 @@ static void beside_an_arena(void)
     }
 }
 
+enum { SLEEPERS = 4, SLEEPER_BYTES = 12 * MIB, SLEEPER_BLOCKS = 4096 };
+
+static pthread_barrier_t asleep;
+
+static void *use_and_sleep(void *unused)
+{
+    unsigned long random = 7;
+    for (int round = 0; round < 5; round++) {
+        void *held[SLEEPER_BLOCKS];
+        size_t count = 0, bytes = 0;
+        while (count < SLEEPER_BLOCKS && bytes < SLEEPER_BYTES) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            size_t size = 1000 + (random >> 33) % 29000;
+            if ((held[count] = malloc(size)) == NULL) {
+                break;
+            }
+            memset(held[count++], 1, size);
+            bytes += size;
+        }
+        for (size_t i = 0; i < count; i++) {
+            free(held[i]);
+        }
+    }
+    pthread_barrier_wait(&asleep); /* all have freed all */
+    pthread_barrier_wait(&asleep);
+    return unused;
+}
+
+/* Threads that sleep have freed all; hardly anything of it is kept from the others. */
+static void beside_sleepers(void)
+{
+    pthread_t threads[SLEEPERS];
+    if (promise_is_mode("debug")) {
+        return; /* its quarantine is not theirs */
+    }
+    CHECK_EQ(pthread_barrier_init(&asleep, NULL, SLEEPERS + 1), 0);
+    for (int i = 0; i < SLEEPERS; i++) {
+        CHECK_EQ(pthread_create(&threads[i], NULL, use_and_sleep, NULL), 0);
+    }
+    pthread_barrier_wait(&asleep);
+    size_t got = fill(100000);
+    printf("beside threads that sleep: %zu KiB\n", got / KIB);
+    /* In the secure build what waits to be free keeps slabs. */
+    CHECK_MSG(got >= LIMIT / 16 * (promise_is_mode("fast") ? 12 : 9), "%zu", got);
+    pthread_barrier_wait(&asleep);
+    for (int i = 0; i < SLEEPERS; i++) {
+        CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    }
+}
+
 int main(void)
 {
     static const size_t sizes[] = {100, 3000, 20000, 100000, MIB, 9 * MIB, 80};
@@ -113,6 +163,7 @@ int main(void)
     }
     grow();
     beside_an_arena();
+    beside_sleepers();
     CHECK(malloc((size_t)LIMIT + 1) == NULL);
     CHECK_EQ(errno, ENOMEM);
 
