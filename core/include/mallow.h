@@ -115,7 +115,7 @@ MW_PUBLIC struct mw_mallinfo mw_mallinfo(void);
 MW_PUBLIC struct mw_mallinfo2 mw_mallinfo2(void);
 
 /* Gives free memory back to the kernel except about `pad` bytes; 1 if any was given. What threads other than the
- * calling one have in their lists stays: up to some MiB of one that was busy, until it calls again or sleeps for long. */
+ * calling one have in their lists stays: up to some MiB of one that was busy, until it calls again. */
 MW_PUBLIC int mw_malloc_trim(size_t pad);
 
 /* glibc's mallopt parameters. 1 if the value was taken or is harmless to ignore, 0 if it is not
