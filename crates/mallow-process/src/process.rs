@@ -326,11 +326,13 @@ fn commitment(mode: &str, meminfo: &str) -> Option<Commitment> {
         return None;
     }
     let fields = smaps::parse_fields(meminfo);
-    let field = |name: &str| fields.get(name).and_then(|text| text.parse().ok());
+    let field = |name: &str| fields.get(name).and_then(|text| text.parse::<u64>().ok());
+    // What hugetlbfs has is none of what the ratio is of.
+    let huge = field("Hugetlb").unwrap_or(0);
     Some(Commitment {
         limit: field("CommitLimit")?,
         promised: field("Committed_AS")?,
-        memory: field("MemTotal")?,
+        memory: field("MemTotal")?.saturating_sub(huge),
         swap: field("SwapTotal")?,
     })
 }
@@ -389,6 +391,8 @@ mod tests {
         let meminfo = "MemTotal: 8 kB\nSwapTotal: 0 kB\nCommitLimit: 4 kB\nCommitted_AS: 3 kB\n";
         let strict = Commitment { limit: 4096, promised: 3072, memory: 8192, swap: 0 };
         assert_eq!(commitment("2\n", meminfo), Some(strict));
+        let huge = commitment("2", &format!("{meminfo}Hugetlb: 6 kB\n")).expect("they are limited");
+        assert_eq!(huge.memory, 2048, "the ratio is of the rest");
         assert_eq!(commitment("0\n", meminfo), None, "nothing is limited");
         assert_eq!(commitment("2\n", ""), None);
     }

@@ -527,19 +527,17 @@ impl Reader<'_> {
     fn thread(&self, address: u64, heap: &mut Heap, places: &Places) -> Option<()> {
         let (free, step) = self.page.field("heap.free")?;
         let keys = self.link_keys();
-        let mut is_whole = true;
         for class in 0..self.page.number("small_classes")?.min(MOST_CLASSES) {
             let list = address.wrapping_add(free + class * step);
             let slot = self.memory.word(list)?;
             if slot == 0 {
                 continue;
             }
-            // Slots of one list are of one class, whichever slab they are of.
+            // Slots of one list are of one class, whichever slab they are of. What lies in one that never rests is little,
+            // and counts as the program's.
             if let Some(length) = list_length(self.memory, list, keys) {
                 let bytes = self.class_size(class)?.saturating_mul(length);
                 heap.list(bytes, arena_at(places, slot));
-            } else {
-                is_whole = false;
             }
         }
         // Only the secure build has slots that wait after they were freed.
@@ -560,7 +558,7 @@ impl Reader<'_> {
                 heap.list(bytes, arena_at(places, start));
             }
         }
-        is_whole.then_some(())
+        Some(())
     }
 
     /// The place of a heap's arena among all.

@@ -271,10 +271,11 @@ fn sums(memory: &dyn Memory, layout: Layout, marked: &[u64], vmas: &[Vma]) -> He
                 continue;
             }
             add_vacant(memory, (at, start), &mut sums);
-            let size = found.as_ref().map_or(SEGMENT, |segment| segment.size);
+            let told = || told_size(memory, layout, start, vma.end);
+            let size = found.as_ref().map_or_else(told, |segment| segment.size);
             at = start.saturating_add(size);
             let Some(segment) = found else {
-                unread += SEGMENT;
+                unread += size;
                 continue;
             };
             metadata_at.push((segment.start, segment.start + segment.header));
@@ -289,6 +290,12 @@ fn sums(memory: &dyn Memory, layout: Layout, marked: &[u64], vmas: &[Vma]) -> He
     heap.metadata = metadata_at.iter().map(|(start, end)| end - start).sum();
     heap.metadata_at = metadata_at;
     heap
+}
+
+/// Of a segment that cannot be read: a large one says how large it is, whatever else changes in it.
+fn told_size(memory: &dyn Memory, layout: Layout, start: u64, end: u64) -> u64 {
+    let told = memory.word(start + layout.slices).and_then(|slices| slices.checked_mul(SLICE));
+    told.filter(|size| *size <= end - start).unwrap_or(0).max(SEGMENT)
 }
 
 /// What of a mapping is the heap's. Where it does not begin or end as an arena does, the kernel
