@@ -125,7 +125,7 @@ static size_t dense_choose_huge_pages(struct arena *arena, char *start, size_t s
     if (os_refuses_huge_pages) {
         return 0; /* os_map has told the kernel */
     }
-    size_t asked = os_wants_huge_pages ? size : 0; /* os_map_aligned has told it */
+    size_t asked = os_asks_for_huge_pages(size) ? size : 0; /* os_map_aligned has told it */
     if (!os_wants_huge_pages && arena_is_small(arena)) {
         *chosen = HUGE_PAGES_REFUSED;
         os_refuse_huge_pages(start, size);

@@ -122,7 +122,7 @@ static bool explicit_list_region(struct arena *arena, char *start, size_t size, 
         region = meta_alloc(sizeof *region);
     }
     bool is_listed = arena_list_region_locked(arena, region, start, size, is_zero);
-    if (is_listed && os_wants_huge_pages && arena->hooks == NULL) {
+    if (is_listed && os_asks_for_huge_pages(size) && arena->hooks == NULL) {
         atomic_set(&region->huge_page_bytes, size); /* as os_map_aligned has asked for it */
     }
     lock_release(&arena->lock);

@@ -459,7 +459,6 @@ static mw_misuse_handler fault_set_handler(mw_misuse_handler handler)
 }
 
 /* Those of the processor, and SIGABRT. */
-#define SIGNAL_BIT(number) ((uint64_t)1 << ((number)-1))
 #define FAULT_SIGNALS                                                                      \
     (SIGNAL_BIT(SIGILL) | SIGNAL_BIT(SIGTRAP) | SIGNAL_BIT(SIGABRT) | SIGNAL_BIT(SIGBUS) | \
      SIGNAL_BIT(SIGFPE) | SIGNAL_BIT(SIGSEGV))

@@ -103,13 +103,32 @@ static void libc_reset_streams_in_child(void)
     }
 }
 
-static bool libc_start_thread(void *(*run)(void *))
+static bool libc_is_glibc(void)
+{
+#if MW_SHARED_OBJECT
+    return __register_atfork != NULL;
+#elif defined(__GLIBC__)
+    return true;
+#else
+    return false;
+#endif
+}
+
+/* By these the libc makes each thread follow setuid and the like, and waits for it: 32 and 33, and musl 34 as well, which
+ * in glibc is the program's. */
+static uint64_t libc_own_signals(void)
+{
+    return SIGNAL_BIT(32) | SIGNAL_BIT(33) | (libc_is_glibc() ? 0 : SIGNAL_BIT(34));
+}
+
+static bool libc_start_thread(void *(*run)(void *), _Atomic uint64_t *mask)
 {
     if (!is_present(pthread_create) || !is_present(pthread_detach)) {
         return false;
     }
     pthread_t thread;
-    uint64_t old = os_set_signal_mask(UINT64_MAX);
+    uint64_t old = os_set_signal_mask(~libc_own_signals());
+    atomic_set(mask, old);
     bool started = pthread_create(&thread, NULL, run, NULL) == 0;
     os_set_signal_mask(old);
     if (started) {

@@ -82,10 +82,15 @@ static void *os_map(void *hint, size_t size)
     return (void *)address;
 }
 
+static bool os_asks_for_huge_pages(size_t size)
+{
+    return os_wants_huge_pages && size >= HUGE_PAGE_MIN;
+}
+
 /* The kernel is asked for huge pages where that is wished; returns `start`. */
 static void *ask_for_huge_pages(char *start, size_t size)
 {
-    if (unlikely(os_wants_huge_pages) && size >= HUGE_PAGE_MIN) {
+    if (unlikely(os_asks_for_huge_pages(size))) {
         memory_call(SYS_madvise, (long)start, (long)size, MADV_HUGEPAGE, 0, 0, 0);
     }
     return start;
@@ -194,8 +199,8 @@ static _Atomic uint8_t purge_answer;
 
 static bool os_map_over(void *start, size_t size)
 {
-    return !is_error(memory_call(SYS_mmap, (long)start, (long)size, access_of_memory(),
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+    return memory_call(SYS_mmap, (long)start, (long)size, access_of_memory(),
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == (long)start;
 }
 
 static bool os_copy_over(void *start, size_t size)
@@ -206,8 +211,8 @@ static bool os_copy_over(void *start, size_t size)
         return false;
     }
     memcpy(copy, start, size);
-    if (is_error(memory_call(SYS_mremap, (long)copy, (long)size, (long)size,
-                             MREMAP_MAYMOVE | MREMAP_FIXED, (long)start, 0))) {
+    if (memory_call(SYS_mremap, (long)copy, (long)size, (long)size, MREMAP_MAYMOVE | MREMAP_FIXED,
+                    (long)start, 0) != (long)start) {
         os_unmap(copy, size);
         return false;
     }

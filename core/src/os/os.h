@@ -55,6 +55,9 @@ static bool os_refuses_huge_pages;
 /* Whether the kernel is asked for them, for blocks of the program; set at the same time. */
 static bool os_wants_huge_pages;
 
+/* Whether that is done for a mapping of so many bytes when it is made. */
+static bool os_asks_for_huge_pages(size_t size);
+
 /* Asks the kernel for huge pages in a range, unless they are refused. Returns whether it will. */
 static bool os_ask_for_huge_pages(void *start, size_t size);
 
@@ -249,6 +252,9 @@ _Noreturn static void os_exit(int status);
 _Noreturn static void os_abort(void);
 _Noreturn static void os_abort_unhandled(void);
 
+/* A signal in a mask of the kernel's. */
+#define SIGNAL_BIT(number) ((uint64_t)1 << ((number)-1))
+
 /* Sets which signals the calling thread does not take, a bit each, and returns the old set. */
 static uint64_t os_set_signal_mask(uint64_t mask);
 
@@ -312,8 +318,8 @@ ALWAYS_INLINE void libc_learn_threads(void)
 #define OS_SMAPS "/proc/thread-self/smaps"
 #define OS_PAGE_STATES "/proc/thread-self/pagemap"
 
-/* Starts a detached thread that takes no signals. */
-static bool libc_start_thread(void *(*run)(void *));
+/* Starts a detached thread that takes no signals of the program. *mask becomes what the caller's signal mask is. */
+static bool libc_start_thread(void *(*run)(void *), _Atomic uint64_t *mask);
 
 /* os_thread_number() without a system call, if the libc can tell: a program may have forbidden it. */
 UNUSED static int libc_thread_number(void);

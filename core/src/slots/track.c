@@ -43,6 +43,11 @@ static struct track_table *table_take_unused_locked(unsigned log2)
         /* In a table that waits the first block is the link. */
         tables_unused[log2] = (struct track_table *)atomic_get(&table->tracks[0].inverted);
         atomic_set(&table->tracks[0].inverted, 0);
+        for (uint32_t i = 0; i < table->capacity; i++) {
+            if (atomic_get(&table->tracks[i].word) != TRACK_NONE) {
+                atomic_set(&table->tracks[i].word, TRACK_NONE); /* of another extent's block */
+            }
+        }
     }
     return table;
 }
@@ -213,16 +218,22 @@ static struct track *track_find_around(struct extent *extent, const void *addres
     return freed;
 }
 
+static void track_clear(struct track *track)
+{
+    atomic_set(&track->word, TRACK_NONE);
+    atomic_set(&track->inverted, 0);
+}
+
 static void track_forget(struct extent *extent, const void *address)
 {
-    struct track *track = track_find_around(extent, address);
     struct track_table *table = track_table(extent);
     if (!extent_is_slab(extent) && table != NULL) {
-        track = &table->tracks[0]; /* of another block, which the extent may reach when it grows */
+        track_clear(
+            &table->tracks[0]); /* of another block, which the extent may reach when it grows */
     }
-    if (track != NULL) {
-        atomic_set(&track->word, TRACK_NONE);
-        atomic_set(&track->inverted, 0);
+    struct track *track; /* several may have reached the address, one after the other */
+    while ((track = track_find_around(extent, address)) != NULL) {
+        track_clear(track);
     }
 }
 

@@ -438,8 +438,13 @@ static void *purge_thread_run(void *argument)
     (void)argument;
     uint64_t last_ms = clock_look();
     uint32_t empty_looks = 0;
-    while (option(OPTION_purge_thread) && !purge_thread_is_last()) {
+    bool is_last = false;
+    while (option(OPTION_purge_thread)) {
         uint32_t news = atomic_get_acquire(&free_news.count); /* pairs with free_news_tell */
+        is_last = purge_thread_is_last();
+        if (is_last) {
+            break;
+        }
         os_wait(&free_news.count, news, purge_thread_pause_ms(&empty_looks));
         if (atomic_get(&free_news.count) != news) {
             empty_looks = 0; /* else who takes and frees again and again would wake it each time */
@@ -451,10 +456,11 @@ static void *purge_thread_run(void *argument)
         atomic_add(&purge_thread.ms, now_ms - last_ms);
         last_ms = now_ms;
     }
-    atomic_set_ordered(&purge_thread.is_started,
-                       false); /* pairs with heap_obtain and purge_thread_start */
+    atomic_set_ordered(&purge_thread.is_started, false); /* pairs with purge_thread_start */
     if (!purge_thread_is_last()) {
         purge_thread_want(); /* perhaps somebody wants it again just now */
+    } else if (is_last) {
+        os_set_signal_mask(atomic_get(&purge_thread.mask)); /* exit() may run in this thread */
     }
     return NULL;
 }
@@ -467,8 +473,12 @@ static uint64_t purge_thread_interval_ns(void)
 
 static void purge_thread_start(void)
 {
-    if (!atomic_exchange_explicit(&purge_thread.is_started, true, memory_order_seq_cst) &&
-        !libc_start_thread(purge_thread_run)) {
+    if (atomic_exchange_explicit(&purge_thread.is_started, true, memory_order_seq_cst) ||
+        libc_start_thread(purge_thread_run, &purge_thread.mask)) {
+        return;
+    }
+    atomic_set(&purge_thread.is_started, false); /* the next heap tries again */
+    if (!atomic_exchange_explicit(&purge_thread.is_told, true, memory_order_relaxed)) {
         log_warn("purge_thread: the system did not start a thread; memory goes back with calls");
     }
 }

@@ -49,6 +49,8 @@ static void keep_house(uint64_t now_ms, bool may_call_hooks);
 static struct {
     _Atomic bool may_start; /* the constructor has run: threads may be started */
     _Atomic bool is_started;
+    _Atomic bool is_told;     /* that it could not be started */
+    _Atomic uint64_t mask;    /* the signal mask of who started it */
     _Atomic bool may_be_last; /* once no other thread had a heap */
     _Atomic uint64_t runs;    /* how often it kept house */
     _Atomic uint64_t ms;      /* between these, in all */

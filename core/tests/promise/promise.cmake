@@ -45,7 +45,7 @@ foreach(program virt fresh ulimit mappings foreign fork thread_churn idle tls fo
         scattered beside emptied many_stacks small_data no_actions small_pages each_instruction
         start_together looked_at written crowded stuck_guards strict_frees
         strict_works strict_news short_ring burst old_blocks fell_asleep freed_twice sealed fork_moving
-        protected_blocks purge_in_child metadata_guards string_ends few_calls last_thread fork_pages
+        protected_blocks purge_in_child metadata_guards string_ends few_calls last_thread same_user fork_pages
         faked_advice refilled)
   mallow_promise_program(${program})
 endforeach()
@@ -69,6 +69,7 @@ foreach(mode IN LISTS MALLOW_MODES)
   mallow_promise(stats_print ${mode} "stats_print:true")
   mallow_promise(looked_at ${mode} "")
   mallow_promise(last_thread ${mode} "purge_thread:true")
+  mallow_promise(same_user ${mode} "purge_thread:true")
   mallow_promise(start_together ${mode} "arenas:1") # where they meet most often
   mallow_promise(limit ${mode} "memory_limit:64M")
   mallow_promise(limit_cgroup ${mode} "") # which sets them itself
