@@ -8,7 +8,13 @@ use serde::Serializer;
 
 /// The text of a file, such as `stat` and `status` in /proc, which hold the name.
 pub fn read(path: impl AsRef<Path>) -> Option<String> {
-    Some(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned())
+    Some(text(std::fs::read(path).ok()?))
+}
+
+/// The bytes of a file as text, without a copy where they are text.
+pub fn text(bytes: Vec<u8>) -> String {
+    let replaced = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    String::from_utf8(bytes).unwrap_or_else(|error| replaced(error.as_bytes()))
 }
 
 /// For `serialize_with`: serde takes no other path than one of UTF-8.

@@ -165,6 +165,8 @@ fn of_one_moment(
     for attempt in 1.. {
         let mut found = heap::find(&process, inspector);
         let before = process.rss() as f64;
+        // What was kept of another moment is not needed any more, and large.
+        process.files.clear();
         process = Process::live(pid, keep)?;
         let after = process.rss() as f64;
         if let Some(memory) = &mut found.memory {

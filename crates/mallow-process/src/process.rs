@@ -21,7 +21,9 @@ use crate::vitals::Limit;
 const TRIES: u32 = 5;
 
 /// Files that are saved as they are.
-pub const SAVED: [&str; 6] = ["status", "smaps", "cmdline", "limits", "stat", "cgroup"];
+pub const SAVED: [&str; 6] = ["status", SMAPS, "cmdline", "limits", "stat", "cgroup"];
+/// The only large one: a megabyte for each 1,500 mappings.
+const SMAPS: &str = "smaps";
 
 #[derive(Clone, Debug, Default)]
 pub struct Process {
@@ -98,16 +100,16 @@ impl Mappings {
     }
 
     fn read_once(proc: &Path, keep: Keep) -> Result<Mappings, Failure> {
-        let file = File::open(proc.join("smaps"))?;
+        let file = File::open(proc.join(SMAPS))?;
         let mut text = None;
         let vmas = match keep {
             Keep::Figures => smaps::read(BufReader::with_capacity(1 << 16, file))?,
             Keep::Files => {
                 let mut bytes = Vec::new();
                 BufReader::new(file).read_to_end(&mut bytes)?;
-                let lossy = String::from_utf8_lossy(&bytes).into_owned();
-                let vmas = smaps::parse(&lossy);
-                text = Some(lossy);
+                let kept = lossy::text(bytes);
+                let vmas = smaps::parse(&kept);
+                text = Some(kept);
                 vmas
             }
         };
@@ -154,13 +156,12 @@ impl Process {
     pub fn live(pid: u32, keep: Keep) -> Result<Process, Failure> {
         let proc = folder(pid);
         let Mappings { vmas, text, is_torn } = Mappings::read(&proc, keep)?;
-        let mut files = BTreeMap::new();
+        let mut files: BTreeMap<_, _> = text.into_iter().map(|text| (SMAPS, text)).collect();
         // Behind the mappings, so that the peak is not older than they are.
-        for name in SAVED {
+        for name in SAVED.into_iter().filter(|name| *name != SMAPS) {
             match std::fs::read(proc.join(name)) {
-                _ if name == "smaps" => files.extend(text.clone().map(|text| (name, text))),
                 Ok(bytes) => {
-                    files.insert(name, String::from_utf8_lossy(&bytes).into_owned());
+                    files.insert(name, lossy::text(bytes));
                 }
                 Err(error) if name == "status" => return Err(error.into()),
                 Err(_) => {}
@@ -193,10 +194,10 @@ impl Process {
         let mut files = BTreeMap::new();
         for name in SAVED {
             if let Ok(bytes) = std::fs::read(folder.join(name)) {
-                files.insert(name, String::from_utf8_lossy(&bytes).into_owned());
+                files.insert(name, lossy::text(bytes));
             }
         }
-        let Some(smaps) = files.get("smaps") else {
+        let Some(smaps) = files.get(SMAPS) else {
             return Err(Failure::Damaged("the file smaps is missing".into()));
         };
         let mut vmas = smaps::parse(smaps).ok_or_else(unreadable)?;
