@@ -13,6 +13,8 @@ use super::{Format, Screen, clean};
 
 /// A column of text that is narrower is not worth having.
 const NARROWEST: usize = 20;
+/// What draws rows takes twenty times their text, so it gets so many at a time.
+const AT_ONCE: usize = 1000;
 /// Nor is a place beside the names of columns.
 const NARROWEST_BESIDE: usize = 12;
 
@@ -99,38 +101,62 @@ impl Table {
 
     /// With columns of at most these widths, if there are any.
     fn drawn(&self, screen: Screen, limits: &[usize]) -> String {
-        let mut table = Drawn::new();
-        table.load_preset(presets::NOTHING);
-        table.set_content_arrangement(ContentArrangement::Disabled);
-        table.set_header(self.columns.iter().map(|(name, _)| name.as_ref()));
-        for (place, row) in self.rows.iter().enumerate() {
+        let firsts = || (0..self.rows.len().max(1)).step_by(AT_ONCE);
+        // Of several pieces each has columns as wide as those of the widest.
+        let measured: Vec<Vec<u16>> = if limits.is_empty() && self.rows.len() > AT_ONCE {
+            firsts().map(|first| self.piece(first).column_max_content_widths()).collect()
+        } else {
+            Vec::new()
+        };
+        let widest = |index: usize| {
+            let widths = measured.iter().filter_map(|widths| widths.get(index));
+            widths.max().map(|width| usize::from(*width))
+        };
+        let (mut text, mut longest) = (String::new(), 0);
+        for mut piece in firsts().map(|first| self.piece(first)) {
+            if let (Some(width), false) = (screen.width, limits.is_empty()) {
+                piece.set_content_arrangement(ContentArrangement::Dynamic);
+                piece.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+            }
+            for (index, (_, number)) in self.columns.iter().enumerate() {
+                let Some(column) = piece.column_mut(index) else { continue };
+                if *number {
+                    column.set_cell_alignment(CellAlignment::Right);
+                }
+                if let Some(limit) = limits.get(index).copied().or_else(|| widest(index)) {
+                    // With the space on both sides of each cell.
+                    let width = Width::Fixed(u16::try_from(limit + 2).unwrap_or(u16::MAX));
+                    column.set_constraint(ColumnConstraint::Absolute(width));
+                }
+            }
+            for line in piece.lines() {
+                let line = line.trim_end();
+                longest = longest.max(line.chars().filter(|c| !colour::is_mark(*c)).count());
+                text += line;
+                text.push('\n');
+            }
+        }
+        if screen.unicode {
+            let end = text.find('\n').map_or(0, |end| end + 1);
+            text.insert_str(end, &format!(" {}\n", "─".repeat(longest.saturating_sub(1))));
+        }
+        text
+    }
+
+    /// The rows from this one on that are drawn together; the heading stands before the first of all.
+    fn piece(&self, first: usize) -> Drawn {
+        let mut piece = Drawn::new();
+        piece.load_preset(presets::NOTHING);
+        piece.set_content_arrangement(ContentArrangement::Disabled);
+        if first == 0 {
+            piece.set_header(self.columns.iter().map(|(name, _)| name.as_ref()));
+        }
+        for (place, row) in self.rows.iter().enumerate().skip(first).take(AT_ONCE) {
             let cells = row.iter().enumerate();
-            table
+            piece
                 .add_row(cells.map(|(column, cell)| self.toned(place, column, &clean::line(cell))));
         }
-        if let (Some(width), false) = (screen.width, limits.is_empty()) {
-            table.set_content_arrangement(ContentArrangement::Dynamic);
-            table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
-        }
-        for (index, (_, number)) in self.columns.iter().enumerate() {
-            let Some(column) = table.column_mut(index) else { continue };
-            if *number {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-            if let Some(limit) = limits.get(index) {
-                // With the space on both sides of each cell.
-                let width = Width::Fixed(u16::try_from(limit + 2).unwrap_or(u16::MAX));
-                column.set_constraint(ColumnConstraint::Absolute(width));
-            }
-        }
-        let drawn = table.to_string();
-        let mut lines: Vec<String> = drawn.lines().map(|line| line.trim_end().to_owned()).collect();
-        if screen.unicode {
-            let visible = |line: &String| line.chars().filter(|c| !colour::is_mark(*c)).count();
-            let longest = lines.iter().map(visible).max().unwrap_or(0);
-            lines.insert(1, format!(" {}", "─".repeat(longest.saturating_sub(1))));
-        }
-        lines.join("\n") + "\n"
+        piece
     }
 
     fn toned(&self, row: usize, column: usize, text: &str) -> String {
@@ -273,6 +299,29 @@ mod tests {
             }));
         }
         assert_eq!(toned.render(Format::Csv, Screen::PLAIN), wide().csv());
+    }
+
+    #[test]
+    fn columns_of_a_long_table_are_as_wide_from_end_to_end() {
+        let mut table = Table::new(&[("name", false), ("size", true), ("", true)]);
+        for row in 0..2 * AT_ONCE {
+            table.rows.push(vec!["name".into(), row.to_string(), "|".into()]);
+        }
+        // The character in it takes the room of two.
+        let widest = "the \u{4e2d} widest name, in the last row";
+        table.rows.push(vec![widest.into(), "7".into(), "|".into()]);
+        for width in [None, Some(200), Some(38)] {
+            let drawn = table.render(Format::Table, Screen { unicode: true, width });
+            let length = |line: &str| line.chars().count();
+            let rows = drawn.lines().filter(|line| line.ends_with('|'));
+            let ends: Vec<usize> = rows.map(length).collect();
+            let long = ends[0];
+            assert!(ends[..2 * AT_ONCE].iter().all(|end| *end == long), "{width:?}: {drawn}");
+            assert_eq!(ends[2 * AT_ONCE..], [long - 1], "{width:?}: {drawn}");
+            let head: Vec<&str> = drawn.lines().take(2).collect();
+            assert_eq!(length(head[0]) + 3, long, "{width:?}: {drawn}");
+            assert_eq!(head[1], format!(" {}", "─".repeat(long - 1)), "{width:?}");
+        }
     }
 
     #[test]
