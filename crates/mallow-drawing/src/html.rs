@@ -120,8 +120,6 @@ pub fn notes(sentences: &[String]) -> Markup {
 
 /// The table as one that scrolls where it is wider than the page.
 pub fn table(table: &Table) -> Markup {
-    let class = |is_number: bool| (!is_number).then_some("words");
-    let numbers = || table.columns.iter().map(|(_, is_number)| *is_number);
     html! {
         div.scroll {
             table {
@@ -132,18 +130,27 @@ pub fn table(table: &Table) -> Markup {
                         }
                     }
                 }
-                tbody {
-                    @for row in &table.rows {
-                        tr {
-                            @for (cell, is_number) in row.iter().zip(numbers()) {
-                                td class=[class(is_number)] { (clean::line(cell)) }
-                            }
-                        }
-                    }
+                tbody { (rows(table)) }
+            }
+        }
+    }
+}
+
+/// The rows of a table without what is around them.
+pub fn rows(table: &Table) -> Markup {
+    html! {
+        @for row in &table.rows {
+            tr {
+                @for (cell, (_, is_number)) in row.iter().zip(&table.columns) {
+                    td class=[class(*is_number)] { (clean::line(cell)) }
                 }
             }
         }
     }
+}
+
+fn class(is_number: bool) -> Option<&'static str> {
+    (!is_number).then_some("words")
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::{Format, Screen, clean};
 
 /// A column of text that is narrower is not worth having.
 const NARROWEST: usize = 20;
-/// What draws rows takes twenty times their text, so it gets so many at a time.
+/// What draws rows takes many times their text, so it gets so many at a time.
 const AT_ONCE: usize = 1000;
 /// Nor is a place beside the names of columns.
 const NARROWEST_BESIDE: usize = 12;

@@ -2,12 +2,15 @@
 //! Where a result goes, and in which form: the options that all verbs share.
 
 use std::io::IsTerminal;
+use std::iter;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 
-use super::{Format, Screen, check_writable, clean, json, write_file, write_result};
+use super::{
+    Format, Screen, check_writable, clean, fill_file, json, write_file, write_pieces, write_result,
+};
 use crate::error::Result;
 
 #[derive(Args, Debug)]
@@ -65,14 +68,26 @@ impl OutputArgs {
         page: impl Fn() -> String,
         text: impl FnOnce(Format, Screen) -> String,
     ) -> Result<()> {
-        let result = match self.chosen_format() {
-            Format::Json => json(report)?,
-            Format::Html => page(),
-            Format::Csv => text(Format::Csv, Screen::PLAIN),
-            format => text(format, self.screen()),
-        };
-        self.write_page(|| Ok(page()))?; // before what a closed window takes no more
-        write_result(self, &result)
+        self.write_in_pieces(report, || iter::once(page()), text)
+    }
+
+    /// The same with a page that may be too large to be held as a whole.
+    pub fn write_in_pieces<Pieces: Iterator<Item = String>>(
+        &self,
+        report: &impl Serialize,
+        page: impl Fn() -> Pieces,
+        text: impl FnOnce(Format, Screen) -> String,
+    ) -> Result<()> {
+        // Before what a closed window takes no more.
+        if let Some(path) = &self.to.html {
+            fill_file(path, page().map(|piece| clean::text(&piece).into_owned()))?;
+        }
+        match self.chosen_format() {
+            Format::Json => write_result(self, &json(report)?),
+            Format::Html => write_pieces(self, page()),
+            Format::Csv => write_result(self, &text(Format::Csv, Screen::PLAIN)),
+            format => write_result(self, &text(format, self.screen())),
+        }
     }
 
     /// The part of `--html`.

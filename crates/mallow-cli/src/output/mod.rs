@@ -83,10 +83,20 @@ pub fn tell_text(text: &str) {
 
 /// Writes a whole result. What other processes put into it does nothing to a terminal.
 pub fn write_result(output: &OutputArgs, text: &str) -> Result<()> {
-    let text = clean::text(text);
-    match &output.to.file {
-        Some(path) => write_file(path, &colour::resolved(&text, false)),
-        None => print(&colour::resolved(&text, colour::is_wanted(&std::io::stdout()))),
+    write_pieces(output, std::iter::once(text))
+}
+
+/// The same of one that is made while it is written.
+pub fn write_pieces(
+    output: &OutputArgs,
+    pieces: impl Iterator<Item = impl AsRef<str>>,
+) -> Result<()> {
+    let file = output.to.file.as_deref();
+    let is_coloured = file.is_none() && colour::is_wanted(&std::io::stdout());
+    let shown = pieces.map(|piece| colour::resolved(&clean::text(piece.as_ref()), is_coloured));
+    match file {
+        Some(path) => fill_file(path, shown),
+        None => print_pieces(shown),
     }
 }
 
@@ -97,8 +107,19 @@ pub fn put(file: Option<&Path>, text: &str) -> Result<()> {
 
 /// Text on standard output.
 pub fn print(text: &str) -> Result<()> {
+    print_pieces(std::iter::once(text))
+}
+
+fn print_pieces(pieces: impl Iterator<Item = impl AsRef<str>>) -> Result<()> {
     let mut stdout = std::io::stdout();
-    printed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+    printed(put_pieces(&mut stdout, pieces).and_then(|()| stdout.flush()))
+}
+
+fn put_pieces(
+    to: &mut impl Write,
+    mut pieces: impl Iterator<Item = impl AsRef<str>>,
+) -> std::io::Result<()> {
+    pieces.try_for_each(|piece| to.write_all(piece.as_ref().as_bytes()))
 }
 
 /// One of many texts on standard output, cleaned as a result is; false if nobody reads them any
@@ -132,8 +153,13 @@ fn nobody_reads(error: &std::io::Error) -> bool {
 }
 
 pub fn write_file(path: &Path, text: &str) -> Result<()> {
+    fill_file(path, std::iter::once(text))
+}
+
+/// The same with a text that is made while it is written.
+pub fn fill_file(path: &Path, pieces: impl Iterator<Item = impl AsRef<str>>) -> Result<()> {
     File::create(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|mut file| put_pieces(&mut file, pieces))
         .map_err(Error::io(format!("The result cannot be written to {}", path.display())))
 }
 
