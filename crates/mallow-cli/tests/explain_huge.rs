@@ -4,8 +4,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use crate::common::program::Program;
+use crate::common::program::{Program, Running};
 use crate::common::{json, mallow, ran, run};
 use serde_json::Value;
 
@@ -74,6 +75,40 @@ fn a_large_heap_is_sampled_and_said_to_be() {
     assert!(notes(&report).contains("estimated"), "{}", notes(&report));
     let free = sum(&report["heap"]["arenas"], "free_bytes");
     near(used(&report) + free, sum(&report["heap"]["arenas"], "system"));
+}
+
+/// The most that a process has had so far; of one that has ended, nothing.
+fn peak_mib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    peak.map_or(0, |peak| peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024)
+}
+
+/// All forms at once. With the 65,530 mappings that the kernel allows it would be 256 MiB.
+#[test]
+fn many_mappings_are_written_in_bounded_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Program::at_rest(Command::new(built(folder.path())).arg("mappings"));
+    let [text, page, saved] = ["text", "page.html", "saved"].map(|name| folder.path().join(name));
+    let mut command = mallow(&["explain", &program.pid(), "--all", "--quiet", "-o"]);
+    command.arg(&text).arg("--html").arg(&page).arg("--save").arg(&saved);
+    let mut tool = Running(command.spawn().unwrap());
+    let mut peak = 0;
+    while tool.try_wait().unwrap().is_none() {
+        peak = peak.max(peak_mib(tool.id()));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(tool.wait().unwrap().success());
+    assert!((1..96).contains(&peak), "{peak} MiB");
+    let written = |file: &Path, mark: &str| {
+        let text = std::fs::read_to_string(file).unwrap();
+        assert!(text.matches(mark).count() >= 20_000, "{}", file.display());
+    };
+    written(&text, " r");
+    written(&page, "<g>");
+    written(&saved.join("smaps"), "\nRss:");
+    written(&saved.join("report.json"), "\"perms\"");
+    written(&saved.join("report.txt"), " r");
 }
 
 /// A heap that grows and shrinks all the time: a figure may be of one moment or another, but not of

@@ -2,7 +2,7 @@
  *
  * Programs that are large, or seem so: each prints what it holds and rests, or grows for ever.
  *
- *   huge reserved | shadow | blocks | grows
+ *   huge reserved | shadow | blocks | mappings | grows
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -80,6 +80,21 @@ static size_t blocks(void)
     return used;
 }
 
+/* Every second page has another access, so each is a mapping of its own. */
+static size_t mappings(void)
+{
+    enum { COUNT = 20000 };
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *start = map(COUNT * page, PROT_READ | PROT_WRITE);
+    for (size_t i = 0; i < COUNT; i += 2) {
+        if (mprotect(start + i * page, page, PROT_READ) != 0) {
+            perror("mprotect");
+            exit(77);
+        }
+    }
+    return 0;
+}
+
 /* A heap that grows to 512 MiB within a second, again and again. The peak is that of the time since
  * the last start, so that it is never much above what is resident. */
 static void *grow(void *argument)
@@ -118,6 +133,8 @@ int main(int argc, char **argv)
         used = shadow();
     } else if (strcmp(which, "blocks") == 0) {
         used = blocks();
+    } else if (strcmp(which, "mappings") == 0) {
+        used = mappings();
     } else if (strcmp(which, "grows") == 0) {
         pthread_t thread;
         pthread_create(&thread, NULL, grow, NULL);

@@ -3,6 +3,8 @@
 //! the address space: every mapping in the order of addresses, as wide as the root of its size, the
 //! resident part filled.
 
+use std::iter::once;
+
 use maud::{Markup, html};
 
 use crate::output::chart::place;
@@ -29,7 +31,27 @@ const ADDRESS: f64 = 75.0;
 /// A hole in the address space that is worth a break in the row.
 const HOLE: u64 = 1 << 30;
 
-pub fn page(report: &Report) -> String {
+/// So many mappings are one piece of the page, which may be too large to be held as a whole.
+const AT_ONCE: usize = 1000;
+
+/// The page in pieces.
+pub fn page(report: &Report) -> impl Iterator<Item = String> {
+    let cells = cells(&report.mappings);
+    // What names hold is escaped, so these are the ends of the map and of the last table.
+    let mut start = without_mappings(report, cells.last().map_or(ROW, |cell| cell.y + ROW));
+    let end = start.split_off(start.rfind("</tbody>").unwrap_or(start.len()));
+    let middle = start.split_off(start.rfind("</svg>").unwrap_or(start.len()));
+    let map = (0..cells.len()).step_by(AT_ONCE).map(move |first| {
+        let next = cells.len().min(first + AT_ONCE);
+        html! { @for cell in &cells[first..next] { (drawn(cell)) } }.into_string()
+    });
+    let tables = report.mappings.chunks(AT_ONCE).map(text::mapping_table);
+    let rows = tables.map(|table| html::rows(&table).into_string());
+    once(start).chain(map).chain(once(middle)).chain(rows).chain(once(end))
+}
+
+/// All but what stands in the map and in the table of mappings.
+fn without_mappings(report: &Report, map_height: f64) -> String {
     let title = format!("mallow explain: process {}", report.pid);
     let mappings = format!("All {} mappings", report.mappings.len());
     let body = html! {
@@ -38,7 +60,7 @@ pub fn page(report: &Report) -> String {
         (totals(report))
         (findings(report))
         (shares(report))
-        (map(report))
+        (map(map_height))
         (html::details("By kind", &text::group_table(report), true))
         (heap(report))
         @for heap in &report.other_heaps {
@@ -51,7 +73,7 @@ pub fn page(report: &Report) -> String {
         @if !report.native.is_empty() {
             (html::details(text::NATIVE, &text::native_table(report), true))
         }
-        (html::details(&mappings, &text::mapping_table(report), false))
+        (html::details(&mappings, &text::mapping_table(&[]), false))
     };
     Page { title: &title, body, version: &report.version, script: None }.render()
 }
@@ -149,9 +171,8 @@ struct Cell<'a> {
     is_labelled: bool,
 }
 
-fn map(report: &Report) -> Markup {
-    let cells = cells(&report.mappings);
-    let height = cells.last().map_or(ROW, |cell| cell.y + ROW);
+/// Without its cells.
+fn map(height: f64) -> Markup {
     html! {
         figure {
             figcaption {
@@ -159,9 +180,7 @@ fn map(report: &Report) -> Markup {
                  resident"
             }
             svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img"
-                aria-label="map of the address space" {
-                @for cell in &cells { (drawn(cell)) }
-            }
+                aria-label="map of the address space" {}
         }
     }
 }
@@ -245,5 +264,38 @@ fn spans(heap: &Spans) -> Markup {
         p { (clean::line(&text::spans_line(heap))) }
         (html::details(&format!("Arenas of {}", heap.layout), &text::span_table(heap, true), true))
         (html::details("Block sizes", &text::class_table(&heap.classes, true), true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_stand_in_the_map_and_in_the_table_whatever_their_names() {
+        const COUNT: usize = 2 * AT_ONCE + 1;
+        let mapping = |index: usize| Mapping {
+            start: (index as u64) << 20,
+            end: ((index as u64) << 20) + 4096,
+            perms: "r--p".into(),
+            kind: Kind::File,
+            label: "</svg></tbody>".into(),
+            rss: 4096,
+            pss: 4096,
+            anonymous: 0,
+            swap: 0,
+            huge: 0,
+        };
+        let mappings = (1..=COUNT).map(mapping).collect();
+        let report = Report { mappings, ..Report::default() };
+        let pieces: Vec<String> = page(&report).collect();
+        assert!(pieces.iter().all(|piece| piece.len() < 1 << 20), "no piece is large");
+        let page = pieces.concat();
+        let (map, rest) = page.rsplit_once("</svg>").expect("a map");
+        let (_, table) = rest.rsplit_once("<tbody>").expect("a table");
+        let (rows, end) = table.split_once("</tbody>").expect("its end");
+        assert_eq!((map.matches("<g>").count(), rows.matches("<tr>").count()), (COUNT, COUNT));
+        assert!(rows.starts_with("<tr><td class=\"words\">100000</td>"), "{}", &rows[..100]);
+        assert!(end.starts_with("</table>") && end.ends_with("</html>\n"), "{end}");
     }
 }

@@ -10,6 +10,7 @@ mod html;
 mod save;
 mod text;
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -24,7 +25,7 @@ use mallow_process::process::Keep;
 pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
     args.output.check()?;
     let keep = if args.save.is_some() { Keep::Files } else { Keep::Figures };
-    let (report, process) = match number(&args.target) {
+    let (report, files) = match number(&args.target) {
         Some(pid) => {
             let taken =
                 picture::take(pid, keep).map_err(|failure| Error::Process { pid, failure })?;
@@ -32,23 +33,23 @@ pub fn main(args: &ExplainArgs, notes: Notes) -> Result<u8> {
             if args.ask {
                 report.native = ask::native(pid, report.runtime)?;
             }
-            (report, Some(process))
+            (report, process.files)
         }
         None if args.ask => {
             return Err(Error::Usage("--ask needs the number of a process that runs.".into()));
         }
-        None => (save::load(Path::new(&args.target))?, None),
+        None => (save::load(Path::new(&args.target))?, BTreeMap::new()),
     };
-    args.output.write(
+    args.output.write_in_pieces(
         &report,
         || html::page(&report),
         |format, screen| match format {
-            Format::Csv => text::mapping_table(&report).render(format, screen),
+            Format::Csv => text::mapping_table(&report.mappings).render(format, screen),
             _ => text::text(&report, format, args.all, screen),
         },
     )?;
     if let Some(folder) = &args.save {
-        save::store(folder, &report, process.as_ref())?;
+        save::store(folder, &report, files)?;
         let shown = folder.display();
         // A bare number is a process's.
         let before = if number(folder.as_os_str()).is_some() { "./" } else { "" };

@@ -2,6 +2,7 @@
 //! A picture of a process kept in a folder: the files of `/proc` as they were, and the report,
 //! whose heap cannot be read again later.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -12,23 +13,22 @@ use mallow_advice::explain::{self, Report, SCHEMA};
 use mallow_process::binding::Failure;
 use mallow_process::heap::Heap;
 use mallow_process::mappings::{self, Context};
-use mallow_process::process::{Process, SAVED};
+use mallow_process::process::Process;
 
 use super::text;
 
 const REPORT: &str = "report.json";
 
-pub fn store(folder: &Path, report: &Report, process: Option<&Process>) -> Result<()> {
+/// The files of a living process are dropped as they are written: the text of smaps is large.
+pub fn store(folder: &Path, report: &Report, files: BTreeMap<&'static str, String>) -> Result<()> {
     let failed = |source| Error::Io {
         what: format!("The folder {} cannot be written", folder.display()),
         source,
     };
     fs::create_dir_all(folder).map_err(failed)?;
     let write = |name: &str, text: &str| fs::write(folder.join(name), text);
-    for name in SAVED {
-        if let Some(text) = process.and_then(|process| process.files.get(name)) {
-            write(name, text).map_err(failed)?;
-        }
+    for (name, text) in files {
+        write(name, &text).map_err(failed)?;
     }
     write(REPORT, &output::json(report)?).map_err(failed)?;
     write("report.txt", &text::text(report, Format::Table, true, Screen::PLAIN)).map_err(failed)
@@ -106,8 +106,8 @@ mod tests {
                 continue;
             };
             text::text(&report, Format::Table, true, Screen::PLAIN);
-            text::mapping_table(&report).render(Format::Csv, Screen::PLAIN);
-            assert!(html::page(&report).ends_with("</html>\n"));
+            text::mapping_table(&report.mappings).render(Format::Csv, Screen::PLAIN);
+            assert!(html::page(&report).collect::<String>().ends_with("</html>\n"));
             shown += 1;
         }
         assert!(shown > 100, "{shown}");

@@ -11,6 +11,7 @@ use mallow_process::heap::Heap;
 use mallow_process::heap::glibc::Heaps;
 use mallow_process::heap::mallow;
 use mallow_process::heap::spans;
+use mallow_process::mappings::Mapping;
 use mallow_stats::figures::counted;
 
 pub const NATIVE: &str = "What the Java machine counts itself (jcmd VM.native_memory)";
@@ -77,7 +78,7 @@ pub fn text(report: &Report, format: Format, all: bool, screen: Screen) -> Strin
     text += &screen.fill(&findings(report, &heading, format));
     if all {
         text += &heading("Mappings");
-        text += &mapping_table(report).render(format, screen);
+        text += &mapping_table(&report.mappings).render(format, screen);
     }
     text
 }
@@ -482,7 +483,7 @@ fn findings(report: &Report, heading: &dyn Fn(&str) -> String, format: Format) -
     text
 }
 
-pub fn mapping_table(report: &Report) -> Table {
+pub fn mapping_table(mappings: &[Mapping]) -> Table {
     let mut table = Table::new(&[
         ("start", false),
         ("end", false),
@@ -494,7 +495,7 @@ pub fn mapping_table(report: &Report) -> Table {
         ("kind", false),
         ("what", false),
     ]);
-    for mapping in &report.mappings {
+    for mapping in mappings {
         table.rows.push(vec![
             format!("{:x}", mapping.start),
             format!("{:x}", mapping.end),
