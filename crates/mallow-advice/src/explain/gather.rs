@@ -9,6 +9,7 @@ use mallow_process::process::Process;
 use mallow_process::smaps::Vma;
 use mallow_stats::figures;
 
+use super::answer::answer;
 use super::report::{Report, SCHEMA, System, Thread, Totals};
 use super::rules;
 
@@ -92,7 +93,7 @@ fn sentence(gap: Gap) -> String {
 
 /// What follows from the facts in the report.
 pub fn conclude(report: &mut Report) {
-    report.answer = rules::answer(report);
+    report.answer = answer(report);
     report.findings = rules::findings(report);
 }
 

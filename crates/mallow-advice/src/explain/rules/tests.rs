@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-use mallow_process::mappings::Mapping;
+use mallow_process::mappings::{Group, Mapping};
 use mallow_process::process::Commitment;
 use mallow_process::sparse::Sparse;
 
 use super::*;
+use crate::explain::answer::answer;
 
 fn group(kind: Kind, size: u64, rss: u64) -> Group {
     Group { kind: Some(kind), size, rss, ..Group::default() }
