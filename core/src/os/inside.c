@@ -33,9 +33,9 @@ static void libc_reset_streams_in_child(void)
 
 /* The loader calls malloc before threads can be started, and a static program may have none of what
  * they need. */
-static bool libc_start_thread(void *(*run)(void *))
+static bool libc_start_thread(void *(*run)(void *), _Atomic uint64_t *mask)
 {
-    (void)run;
+    (void)run, (void)mask;
     return false;
 }
 
