@@ -6,6 +6,7 @@
 mod words;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use mallow_process::binding::Inspector;
 use mallow_process::elf::{self, ElfInfo};
@@ -301,6 +302,33 @@ fn heaps_of_other_allocators_are_read() {
     let heap = mallocng::read(&memory, &vmas, |_| true).expect("a context");
     assert_eq!(figures(&heap), (7 * 60, 7, 3 * 60));
     assert_eq!(heap.ranges, [(words::MUSL + 0x10000, words::MUSL + 0x11000)]);
+}
+
+/// Words that look like a root by chance are given up soon.
+#[test]
+fn what_only_looks_like_a_tree_is_not_walked() {
+    const READS: u32 = 20_000;
+    let left_after = |change: &dyn Fn(&mut BTreeMap<u64, u64>)| {
+        let mut words = spans_words();
+        change(&mut words);
+        let memory = Words { word: FewWords(words), resident: u64::MAX, left: Cell::new(READS) };
+        let heap = jemalloc::read(&memory, &spans_vmas());
+        (heap.map(|heap| heap.used_count()), memory.left.get())
+    };
+    let root = words::JEMALLOC_ROOT;
+    let (found, left) = left_after(&|_| {});
+    assert!(found == Some(16 * 61) && left > READS / 2, "{left}");
+    // Tables where nothing is mapped.
+    let (found, left) = left_after(&|words| {
+        words.extend((1..=4000).map(|n| (root + 16 * n, 0x1000 + (n << 20))));
+    });
+    assert!(found.is_none() && left > READS / 2, "{left}");
+    let leaf = words::JEMALLOC_LEAF;
+    // Entries behind those of the slabs that lead to nothing.
+    let (found, left) = left_after(&|words| {
+        words.extend((5_000..65_000).map(|n| (leaf + 8 * n, words::JEMALLOC | 0x1000)));
+    });
+    assert!(found.is_none() && left > READS / 2, "{left}");
 }
 
 /// Before glibc 2.27 the bins of the library's arena begin at an odd multiple of 8.

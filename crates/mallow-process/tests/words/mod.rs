@@ -93,6 +93,8 @@ pub const MIMALLOC: u64 = 0x7f50_0000_0000;
 pub const MUSL: u64 = 0x7f60_0000_0000;
 pub const SPANS_SIZE: u64 = 32 << 20;
 const SLABS: u64 = JEMALLOC + (16 << 20);
+/// Where the leaf of jemalloc's tree begins.
+pub const JEMALLOC_LEAF: u64 = JEMALLOC + (4 << 20);
 
 /// Data of a library with zeroed data behind it, and the heaps.
 pub fn spans_vmas() -> Vec<Vma> {
@@ -105,11 +107,11 @@ pub fn spans_vmas() -> Vec<Vma> {
 }
 
 /// Where jemalloc's tree begins.
-const JEMALLOC_ROOT: u64 = DATA + 0x1100 + 8 * (JEMALLOC >> 30);
+pub const JEMALLOC_ROOT: u64 = DATA + 0x1100 + 8 * (JEMALLOC >> 30);
 
 /// jemalloc: sixteen slabs of 64 regions of 64 bytes, three of each free.
 fn jemalloc_word(address: u64) -> u64 {
-    let leaf = JEMALLOC + (4 << 20);
+    let leaf = JEMALLOC_LEAF;
     let extents = JEMALLOC + (8 << 20);
     let page = (address.wrapping_sub(leaf) / 8).wrapping_sub((SLABS >> 12) & 0x3_ffff);
     if address == JEMALLOC_ROOT {

@@ -96,7 +96,7 @@ impl<'a> Walk<'a> {
         }
         let mut is_sound = true;
         reader.extents(leaves, &mut |address, extent| {
-            is_sound &= self.add(reader, address, extent);
+            is_sound &= extent.is_none_or(|extent| self.add(reader, address, extent));
             is_sound
         });
         if is_sound { self.finish(reader) } else { None }

@@ -22,6 +22,10 @@ const MOST_DATA: u64 = 64 << 20;
 const MOST_LEAVES: usize = 1 << 17;
 /// Extents by which the version is told.
 const SAMPLES: usize = 256;
+/// A tree in which so many entries more lead to no extent than to one is none, though a few of its words fit.
+const MOST_STRAY: usize = 256;
+/// Of the tables of a level, so many may lie where no mapping was when the mappings were read: one in this.
+const NEW_TABLES: usize = 8;
 
 pub(super) struct Reader<'a> {
     pub(super) memory: &'a dyn Memory,
@@ -62,8 +66,10 @@ impl Reader<'_> {
             for (at, word) in self.known(start, (end - start) / 8) {
                 run = if at == last + 8 { run + 1 } else { 1 };
                 last = at;
-                let is_leaf = word & 0x3f == 0 && self.vma(word).is_some_and(is_plain);
-                if !is_leaf || run > LONGEST_RUN || !self.may_be_in_root(at, start, vma.end) {
+                if !self.may_be_table(word)
+                    || run > LONGEST_RUN
+                    || !self.may_be_in_root(at, start, vma.end)
+                {
                     continue;
                 }
                 candidates = candidates.checked_sub(1)?;
@@ -71,7 +77,7 @@ impl Reader<'_> {
                 let root = key.and_then(|key| at.checked_sub(8 * key));
                 let root =
                     root.filter(|root| *root >= start && root.saturating_add(table) <= vma.end);
-                if let Some(leaves) = root.map(|root| self.leaves(root))
+                if let Some(leaves) = root.and_then(|root| self.leaves(root))
                     && let Some((layout, sizes)) = self.version(&leaves)
                 {
                     return Some((leaves, layout, sizes));
@@ -157,7 +163,12 @@ impl Reader<'_> {
         Some(Extent { words, entry })
     }
 
-    fn leaves(&self, root: u64) -> Vec<Leaf> {
+    fn may_be_table(&self, address: u64) -> bool {
+        address & 0x3f == 0 && self.vma(address).is_some_and(is_plain)
+    }
+
+    /// `None` if the root is none: a tree of other words leads anywhere, and takes long to be looked at.
+    fn leaves(&self, root: u64) -> Option<Vec<Leaf>> {
         let mut tables = vec![(root, 0)];
         for level in (1..self.shape.levels).rev() {
             let span = self.shape.span_log2(level);
@@ -166,12 +177,21 @@ impl Reader<'_> {
                 words.map(move |(at, word)| (word, base + (((at - table) / 8) << span))).collect()
             };
             tables = tables.iter().flat_map::<Vec<Leaf>, _>(below).take(MOST_LEAVES).collect();
+            let strange = tables.iter().filter(|(table, _)| !self.may_be_table(*table)).count();
+            if strange * NEW_TABLES > tables.len() {
+                return None;
+            }
         }
-        tables
+        Some(tables)
     }
 
-    /// Hands every extent to `each`, with its address, as long as that returns true.
-    pub(super) fn extents(&self, leaves: &[Leaf], each: &mut dyn FnMut(u64, Extent) -> bool) {
+    /// Hands every extent to `each`, with its address, as long as that returns true; `None` for an entry that
+    /// leads to no extent of its address.
+    pub(super) fn extents(
+        &self,
+        leaves: &[Leaf],
+        each: &mut dyn FnMut(u64, Option<Extent>) -> bool,
+    ) {
         let mut next = 0;
         for &(leaf, base) in leaves {
             let size = 8 * self.shape.entry;
@@ -192,11 +212,11 @@ impl Reader<'_> {
                     entry.words[..words.len()].copy_from_slice(words);
                     // An extent's other pages have entries too.
                     let extent = self.extent(entry).filter(|extent| extent.start() == address);
-                    if let Some(extent) = extent {
+                    if let Some(extent) = &extent {
                         next = address + extent.size();
-                        if !each(address, extent) {
-                            return;
-                        }
+                    }
+                    if !each(address, extent) {
+                        return;
                     }
                 }
             }
@@ -206,12 +226,16 @@ impl Reader<'_> {
     /// The version and the size classes with which what slabs count agrees with their bitmaps.
     fn version(&self, leaves: &[Leaf]) -> Option<(Layout, Vec<u64>)> {
         let mut slabs = Vec::new();
+        let (mut found, mut stray) = (0, 0);
         self.extents(leaves, &mut |_, extent| {
-            if extent.is_slab() {
-                slabs.push(extent);
-            }
-            slabs.len() < SAMPLES
+            found += usize::from(extent.is_some());
+            stray += usize::from(extent.is_none());
+            slabs.extend(extent.filter(Extent::is_slab));
+            slabs.len() < SAMPLES && stray <= found + MOST_STRAY
         });
+        if stray > found + MOST_STRAY {
+            return None;
+        }
         let tables = QUANTA_LOG2.map(size_classes);
         let mut best = None;
         let mut most = 0;
