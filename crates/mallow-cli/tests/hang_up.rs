@@ -18,7 +18,7 @@ use crate::common::{Ran, mallow, ran};
 fn told(verb: &[&str], signals: &[Signal]) -> (Ran, TempDir) {
     let ignored = signals[1..].iter().map(|signal| format!("trap '' {};", &signal.as_str()[3..]));
     let script = format!(
-        "for s in HUP INT TERM QUIT; do trap \"kill \\$!; echo $s > told; exit 9\" $s; done; {} sleep 1000 & \
+        "for s in HUP INT TERM QUIT; do trap \"kill -9 \\$!; echo $s > told; exit 9\" $s; done; {} sleep 1000 & \
          echo > there; wait",
         ignored.collect::<String>()
     );
@@ -115,7 +115,7 @@ fn a_signal_is_passed_on_though_another_follows() {
 /// As users type Ctrl-C once more when nothing happens.
 #[test]
 fn a_second_signal_is_the_commands_to_answer_too() {
-    let ignores = "trap '' INT; trap 'kill $!; echo TERM > told; exit 9' TERM; sleep 1000 & \
+    let ignores = "trap '' INT; trap 'kill -9 $!; echo TERM > told; exit 9' TERM; sleep 1000 & \
                    echo > there; wait";
     let goes_on = "n=0; trap 'n=$((n + 1)); echo INT > told; echo > seen$n' INT; echo > there; \
                    while [ $n -lt 3 ]; do sleep 0.02; done; exit 9";
