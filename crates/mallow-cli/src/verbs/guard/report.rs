@@ -31,6 +31,9 @@ pub struct Report {
     /// How it ended, in words.
     #[serde(skip)]
     pub ending: String,
+    /// Whether all its processes that were seen had the library.
+    #[serde(skip)]
+    pub is_whole: bool,
 }
 
 /// One fault, or the leaks of one process.
@@ -154,6 +157,7 @@ pub fn build(
         findings: found,
         notes: notes.into_iter().collect(),
         ending: super::ending(args, outcome),
+        is_whole: outcome.unguarded.is_none(),
     }
 }
 

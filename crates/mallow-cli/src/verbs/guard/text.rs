@@ -54,7 +54,8 @@ pub fn clean_end(report: &Report) -> String {
         }
         _ => "",
     };
-    format!("No misuse of memory was found. {}{hint}", report.ending)
+    let place = if report.is_whole { "" } else { " in what was guarded" };
+    format!("No misuse of memory was found{place}. {}{hint}", report.ending)
 }
 
 /// The last line, which also is the reason for the exit code.

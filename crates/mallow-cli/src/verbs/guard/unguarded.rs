@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! Processes of the command that run without the library: `env -i`, sudo and others start programs in another
-//! environment. Those that live for a second are seen. Static programs are not looked for: they load nothing.
+//! environment, and in a chroot the loader does not find it. Those that live for a second are seen. Static programs
+//! are not looked for: they load nothing.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mallow_process::stat::{self, Start, Stat};
@@ -21,14 +23,16 @@ pub struct Unguarded {
     last: Option<Instant>,
     /// Of the programs of the last look those whose answer is known.
     known: HashSet<(u32, Start)>,
+    /// Those that ask for the library and were seen without it, perhaps since the loader was at work, and since when.
+    doubted: HashMap<(u32, Start), Instant>,
     /// Number and name, in the order in which they were seen.
     found: Vec<(u32, String)>,
 }
 
 impl Unguarded {
     pub fn new(library: String) -> Unguarded {
-        let (known, found) = (HashSet::new(), Vec::new());
-        Unguarded { library, began: Instant::now(), last: None, known, found }
+        let (known, doubted, found) = (HashSet::new(), HashMap::new(), Vec::new());
+        Unguarded { library, began: Instant::now(), last: None, known, doubted, found }
     }
 
     /// Looks at the process and all that descend from it, if it is time to.
@@ -40,20 +44,27 @@ impl Unguarded {
         self.last = Some(Instant::now());
         let mut processes = Vec::new();
         descendants(root, &mut processes);
-        let mut known = HashSet::new();
+        let (mut known, mut doubted) = (HashSet::new(), HashMap::new());
         for pid in processes {
             let Ok(stat) = Stat::read(pid) else { continue };
             let program = (pid, stat.start);
             if !self.known.contains(&program) {
-                match self.has_library(pid) {
-                    Some(true) => {}
-                    Some(false) => self.add(pid, stat.comm),
-                    None => continue,
+                // Before what it has mapped: of one that has ended meanwhile that is nothing.
+                let folder = stat::folder(pid);
+                let asks = self.asks(&folder);
+                let Some(has) = self.has_library(&folder) else { continue };
+                let since = self.doubted.get(&program).copied().unwrap_or_else(Instant::now);
+                if !has && asks && since.elapsed() < LONGEST_PAUSE {
+                    doubted.insert(program, since);
+                    continue;
+                }
+                if !has {
+                    self.add(pid, stat.comm);
                 }
             }
             known.insert(program);
         }
-        self.known = known;
+        (self.known, self.doubted) = (known, doubted);
     }
 
     /// A process counts once, whatever it runs later.
@@ -63,18 +74,21 @@ impl Unguarded {
         }
     }
 
-    /// `None`: not known, as while the loader is at work, or of another user's process.
-    fn has_library(&self, pid: u32) -> Option<bool> {
-        let folder = stat::folder(pid);
+    /// Whether its environment has the library.
+    fn asks(&self, folder: &Path) -> bool {
+        let environment = std::fs::read(folder.join("environ")).unwrap_or_default();
+        String::from_utf8_lossy(&environment).contains(&self.library)
+    }
+
+    /// `None`: not known, as while the loader is at work, or of another user's process. What is preloaded is mapped
+    /// before the C library, but musl's loader is the C library itself.
+    fn has_library(&self, folder: &Path) -> Option<bool> {
         let maps = maps::parse(&std::fs::read(folder.join("maps")).ok()?);
         let mut files = maps.iter().filter_map(|mapping| mapping.path.file_name()?.to_str());
         if files.clone().any(|file| file == self.library) {
             return Some(true);
         }
-        // Loaders map what is preloaded before the C library; musl's is the C library itself.
-        let environment = std::fs::read(folder.join("environ")).ok()?;
-        let is_asked_for = String::from_utf8_lossy(&environment).contains(&self.library);
-        (!is_asked_for && files.any(is_libc)).then_some(false)
+        files.any(is_libc).then_some(false)
     }
 
     /// What to tell of them.
@@ -87,8 +101,9 @@ impl Unguarded {
         };
         (!told.is_empty()).then(|| {
             format!(
-                "Not guarded: {}{more}, which did not get the command's environment, as behind env -i or sudo. \
-                 Put mallow guard behind that: env -i mallow guard -- COMMAND.",
+                "Not guarded: {}{more}, which did not get the command's environment, as behind env -i or sudo, or \
+                 did not load the library, as in a chroot. Put mallow guard behind that: env -i mallow guard -- \
+                 COMMAND.",
                 told.join(", ")
             )
         })
@@ -105,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// What is told of a child that does nothing, once its loader has done its work.
+    /// What is told of a child that does nothing, once its loader has done its work, and doubts are over.
     fn told(library: &str, variables: &[(&str, &str)]) -> Option<String> {
         let mut command = Command::new("cat");
         command.env_clear().envs(variables.iter().copied());
@@ -115,6 +130,10 @@ mod tests {
         }
         let mut unguarded = Unguarded::new(library.into());
         unguarded.look(child.id());
+        while !unguarded.doubted.is_empty() {
+            std::thread::sleep(Duration::from_millis(100));
+            unguarded.look(child.id());
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         let note = unguarded.note();
@@ -124,10 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn what_has_the_library_or_asks_for_it_is_not_told() {
-        let note = told("libx.so", &[]).unwrap();
-        assert!(note.starts_with("Not guarded: cat (process "), "{note}");
-        assert_eq!(told("libx.so", &[("PRELOAD", "/a/libx.so")]), None);
+    fn what_does_not_have_the_library_is_told() {
+        // The second asks for a file that is not there, as another root folder may have none.
+        for variables in [vec![], vec![("PRELOAD", "/a/libx.so")]] {
+            let note = told("libx.so", &variables).unwrap();
+            assert!(note.starts_with("Not guarded: cat (process "), "{note}");
+        }
         // Any file that it has does as the library.
         let cat =
             ["/bin/cat", "/usr/bin/cat"].iter().find_map(|cat| std::fs::canonicalize(cat).ok());
