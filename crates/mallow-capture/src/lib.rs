@@ -48,6 +48,7 @@ pub use error::{Error, Result};
 pub use launch::{Captured, Request, Stdin, Stdout, check, record};
 /// How the stacks of allocations are taken, if at all.
 pub use mallow_trace::Stacks as StackKind;
+pub use outsiders::WHY_OUTSIDE;
 
 /// What a recording came to.
 #[derive(Debug, Serialize)]

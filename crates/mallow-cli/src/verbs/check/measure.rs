@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mallow_capture::{Recorded, Request, Stdin, Stdout};
+use mallow_capture::{Recorded, Request, Stdin, Stdout, WHY_OUTSIDE};
 use mallow_launch::go;
 use mallow_measure::run::{self, Limits, Outcome};
 use mallow_report::baseline::Measured;
@@ -191,11 +191,7 @@ fn complaints(recorded: &Recorded, names: &[String]) -> Result<Vec<String>> {
         names.is_empty() || names.iter().any(is)
     };
     if recorded.outsiders.iter().any(counts) {
-        found.push(
-            "Some processes of the command are not counted: they had another environment, as by env -i \
-             or sudo, or cannot be preloaded."
-                .into(),
-        );
+        found.push(format!("Some processes of the command are not counted: they {WHY_OUTSIDE}."));
     }
     if recorded.still_running > 0 {
         found.push(

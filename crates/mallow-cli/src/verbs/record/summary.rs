@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use mallow_capture::Recorded;
+use mallow_capture::{Recorded, WHY_OUTSIDE};
 use mallow_stats::figures::counted;
 use serde::Serialize;
 
@@ -118,8 +118,7 @@ fn outsiders(names: &[String]) -> String {
     let more = if each.len() > MOST { " and others" } else { "" };
     each.truncate(MOST);
     format!(
-        "; at least {} not recorded ({}{more}), which had another environment, as by env -i or sudo, or \
-         cannot be preloaded",
+        "; at least {} not recorded ({}{more}), which {WHY_OUTSIDE}",
         counted(names.len() as u64, "process"),
         clean::line(&each.join(", ")),
     )
