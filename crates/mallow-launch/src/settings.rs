@@ -146,20 +146,29 @@ pub fn candidates(allocator: &Allocator, target: &Target, cpus: usize) -> Result
             allocator.name
         )));
     }
-    let bytes = match file_of(allocator, target) {
-        Some(path) => std::fs::read(path)
-            .map_err(Error::io(format!("The library {} cannot be read", path.display())))?,
-        None => Vec::new(),
-    };
+    let path = file_of(allocator, target);
+    let bytes = std::fs::read(path)
+        .map_err(Error::io(format!("The file {} cannot be read", path.display())))?;
     let release = if allocator.family == System { release(&bytes) } else { (0, 0) };
-    Ok(known(allocator.family, cpus, release, &|name| knows(allocator.family, &bytes, name)))
+    let found =
+        known(allocator.family, cpus, release, &|name| knows(allocator.family, &bytes, name));
+    if found.is_empty() {
+        return Err(Error::Unsupported(format!(
+            "There is nothing to tune: {} has none of the settings of {} that mallow knows of.",
+            path.display(),
+            allocator.name
+        )));
+    }
+    Ok(found)
 }
 
-/// The file that has the names of an allocator's settings. The loader reads those of glibc.
-fn file_of<'a>(allocator: &'a Allocator, target: &'a Target) -> Option<&'a Path> {
-    match &allocator.path {
-        Some(path) => Some(path.as_path()),
-        None => target.elf.interpreter.as_deref().map(Path::new),
+/// The file that has the names of an allocator's settings. The loader reads those of glibc, in a static program
+/// that itself.
+fn file_of<'a>(allocator: &'a Allocator, target: &'a Target) -> &'a Path {
+    match (&allocator.path, &target.elf.interpreter) {
+        (Some(path), _) => path,
+        (None, Some(loader)) => Path::new(loader),
+        (None, None) => &target.program,
     }
 }
 
@@ -194,7 +203,7 @@ pub fn check_unheard(
     if allocator.family == System && allocator.name == "musl" {
         return Err(Error::Usage("musl's malloc has no options. Leave out --opt.".into()));
     }
-    let Some(file) = file_of(allocator, target) else { return Ok(()) };
+    let file = file_of(allocator, target);
     let Ok(bytes) = std::fs::read(file) else { return Ok(()) };
     if allocator.family == System {
         return check_tunables(&tunables(&bytes), options);
@@ -320,6 +329,22 @@ mod tests {
         assert_eq!(both, ["purge_delay:0", "purge_delay:1000"]);
         assert_eq!(names(Tcmalloc, b"TCMALLOC_RELEASE_RATE").len(), 2);
         assert_eq!(names(Mallow, b"").len(), 8);
+    }
+
+    #[test]
+    fn a_static_program_has_the_names_of_its_settings_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut target = Target::resolve("true".as_ref()).unwrap();
+        target.elf.interpreter = None;
+        target.program = folder.path().join("program");
+        let glibc = Allocator { name: "glibc".into(), ..Allocator::system() };
+        let of = |text: &str| {
+            std::fs::write(&target.program, text).unwrap();
+            candidates(&glibc, &target, 4)
+        };
+        assert_eq!(of("..glibc.malloc.arena_max\0..").unwrap().len(), 2);
+        let sentence = of("no names").expect_err("nothing to try").to_string();
+        assert!(sentence.contains("program has none of the settings of glibc"), "{sentence}");
     }
 
     #[test]
