@@ -317,7 +317,7 @@ fn check_executable(path: &Path) -> std::result::Result<(), String> {
     access(path, AccessFlags::X_OK).map_err(|_| "it has no execute permission".to_owned())
 }
 
-/// What follows `#!`, if the file begins with it.
+/// What follows `#!`, if the file begins with it. The kernel leaves a line that names nothing to the shell.
 fn read_shebang(path: &Path) -> Result<Option<String>> {
     let mut start = Vec::new();
     open_plain(path)
@@ -325,7 +325,8 @@ fn read_shebang(path: &Path) -> Result<Option<String>> {
         .map_err(Error::io(format!("The script {} cannot be read", path.display())))?;
     let Some(rest) = start.strip_prefix(b"#!") else { return Ok(None) };
     let line = rest.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    Ok(Some(String::from_utf8_lossy(line).trim().to_owned()))
+    let line = String::from_utf8_lossy(line).trim().to_owned();
+    Ok(Some(line).filter(|line| !line.is_empty()))
 }
 
 /// The program that a `#!` line starts, through `env` if need be.
@@ -431,15 +432,17 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let inner = script(folder.path(), "inner", "#! /bin/sh -e\n");
         let outer = script(folder.path(), "outer", &format!("#!{}\n", inner.display()));
-        let plain = script(folder.path(), "plain", "echo hello\n");
         let target = Target::resolve(outer.as_os_str()).expect("ends at the shell");
         assert_eq!(target.program, Path::new("/bin/sh"));
         assert!(target.describe().contains("run by /bin/sh"));
         assert!(!target.through_shell);
-        let target = Target::resolve(plain.as_os_str()).expect("the shell runs it");
-        let (program, argv) = target.argv(&[plain.clone().into(), "x".into()]);
-        assert_eq!(program, Path::new("/bin/sh"));
-        assert_eq!(argv, ["sh".into(), plain.into_os_string(), OsString::from("x")]);
+        for text in ["echo hello\n", "#!\necho hello\n", "#! \t\necho hello\n", "#!"] {
+            let plain = script(folder.path(), "plain", text);
+            let target = Target::resolve(plain.as_os_str()).expect("the shell runs it");
+            let (program, argv) = target.argv(&[plain.clone().into(), "x".into()]);
+            assert_eq!(program, Path::new("/bin/sh"));
+            assert_eq!(argv, ["sh".into(), plain.into_os_string(), OsString::from("x")]);
+        }
     }
 
     #[test]
