@@ -252,6 +252,21 @@ fn a_watch_ends_with_a_sample_and_tells_of_any_name_in_one_line() {
     assert!(explained.stdout.starts_with(&heading), "{}", explained.stdout);
 }
 
+/// A process may take its words away; the kernel has a name for it still.
+#[test]
+fn a_process_without_a_command_line_is_named() {
+    let mut command = Command::new("bash");
+    let mut child = command.args(["-c", "exec -a '' bash"]).stdin(Stdio::piped()).spawn().unwrap();
+    let pid = child.id().to_string();
+    while std::fs::read(format!("/proc/{pid}/cmdline")).unwrap() != b"\0" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let watched = run(&["watch", "-d", "100ms", &pid]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(watched.stdout.contains("\nbash under "), "{}", watched.stdout);
+}
+
 /// It is what the figures stop at.
 #[test]
 fn how_the_command_failed_is_said() {

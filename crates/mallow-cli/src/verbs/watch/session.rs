@@ -173,7 +173,10 @@ impl<'a> Session<'a> {
 
     fn new_run(&self) -> Run {
         let words = if self.child.is_none() {
-            vitals::command_line(self.pid)
+            // A process may have taken its words away; it has a name still.
+            let words = vitals::command_line(self.pid);
+            let name = || Stat::read(self.pid).map(|stat| stat.comm).unwrap_or_default();
+            if words.is_empty() { name() } else { words }
         } else {
             let words = self.args.command.iter().map(|word| word.to_string_lossy().into_owned());
             words.collect::<Vec<_>>().join(" ")
