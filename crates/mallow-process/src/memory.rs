@@ -274,9 +274,10 @@ impl ProcessMemory {
         Some(scaled as u64)
     }
 
+    /// Whether all of the page at an address is such memory.
     fn is_anonymous(&self, address: u64) -> bool {
         let after = self.anonymous.partition_point(|(start, _)| *start <= address);
-        after > 0 && address < self.anonymous[after - 1].1
+        after > 0 && self.anonymous[after - 1].1.saturating_sub(address) >= self.page
     }
 
     fn load(&self, address: u64) -> Block {
@@ -464,6 +465,16 @@ mod tests {
         let most = (MOST_BYTES / memory.block) as usize;
         assert!(memory.cache.borrow().blocks.len() == most);
         assert_eq!(memory.cache.borrow().index_of.len(), most);
+    }
+
+    #[test]
+    fn mappings_may_begin_and_end_within_pages() {
+        let mut memory = own();
+        let page = memory.page;
+        let (start, end) = (page + page / 4, 4 * page - page / 4);
+        memory.remap(&[Vma { start, end, perms: "rw-p".into(), ..Vma::default() }]);
+        let whole = (0..6).filter(|index| memory.is_anonymous(index * page));
+        assert_eq!(whole.collect::<Vec<u64>>(), [2]);
     }
 
     #[test]

@@ -101,7 +101,9 @@ fn add_line(vmas: &mut Vec<Vma>, line: &str) -> Option<()> {
         "Private_Dirty" => vma.private_dirty = bytes,
         "Anonymous" => vma.anonymous = bytes,
         "Swap" => vma.swap = bytes,
-        "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => vma.huge += bytes,
+        "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => {
+            vma.huge = vma.huge.saturating_add(bytes).min(vma.size());
+        }
         "LazyFree" => vma.lazy_free = bytes,
         "Locked" => vma.locked = bytes,
         _ => {}
@@ -163,6 +165,14 @@ mod tests {
         Size:                 16 kB\nRss:                  8 kB\nPss:                  2 kB\n\
         Anonymous:             4 kB\nAnonHugePages:         0 kB\nSwap:                  4 kB\nVmFlags: rd ex mr\n\
         ffff0000-ffff1000 ---p 00000000 00:00 0 \nRss:                  0 kB\n";
+
+    #[test]
+    fn huge_pages_are_no_more_than_their_mapping() {
+        let huge = "AnonHugePages: 18014398509481983 kB\n";
+        let text = format!("1000-ffffffffffffe000 rw-p 0 00:00 0 \n{huge}{huge}");
+        let vmas = parse(&text).unwrap();
+        assert_eq!(vmas[0].huge, vmas[0].size());
+    }
 
     #[test]
     fn entries_are_read() {
