@@ -29,7 +29,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(500);
 /// How long the last sample waits for a heap that is read for it.
 const LAST_WITHIN: Duration = Duration::from_secs(3);
 /// A sample that is no older tells how it was at the end.
-const FRESH: Duration = Duration::from_millis(500);
+const FRESH: Duration = Duration::from_millis(20);
 /// For a command that is asked to end, before it is made to.
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
 const END_EVERY: Duration = Duration::from_millis(10);
@@ -96,15 +96,19 @@ impl<'a> Session<'a> {
         interrupted: &AtomicBool,
     ) -> &'static str {
         let mut next = self.begin;
-        let mut taken = None;
+        let mut taken: Option<Instant> = None;
         loop {
             // Also who is quick to interrupt gets one sample.
             if interrupted.load(Ordering::Relaxed) && !history.run.samples.is_empty() {
                 return "was still running when the watch was interrupted";
             }
-            let is_over = self.args.duration.is_some_and(|time| self.begin.elapsed() >= time);
+            let now = Instant::now();
+            let is_over = self.args.duration.is_some_and(|time| now - self.begin >= time);
+            let is_told = taken.is_some_and(|taken| {
+                tells_the_end(now - taken, history.run.samples.len(), self.args.interval)
+            });
             // How it was at the end belongs to it.
-            if Instant::now() >= next || is_over && !is_fresh(taken, self.args.interval) {
+            if now >= next || is_over && !is_told {
                 let sample = if is_over { sampler.take_last(LAST_WITHIN) } else { sampler.take() };
                 let Some(sample) = sample else { return ENDED };
                 taken = Some(Instant::now());
@@ -196,7 +200,22 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Whether a sample that was taken then is also one of now.
-fn is_fresh(taken: Option<Instant>, interval: Duration) -> bool {
-    taken.is_some_and(|taken| taken.elapsed() < FRESH.min(interval / 2))
+/// Whether the last of so many samples, of this age at the end, is one of the end too.
+fn tells_the_end(age: Duration, samples: usize, interval: Duration) -> bool {
+    samples > 1 && age < FRESH.min(interval / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_of_some_time_ago_is_none_of_the_end() {
+        let second = Duration::from_secs(1);
+        let tells = |ms, samples| tells_the_end(Duration::from_millis(ms), samples, second);
+        assert!(tells(10, 2));
+        assert!(!tells(10, 1), "the first is of the beginning");
+        assert!(!tells(100, 2) && !tells(450, 20));
+        assert!(!tells_the_end(FRESH / 2, 2, FRESH / 2), "nor where samples are close");
+    }
 }
