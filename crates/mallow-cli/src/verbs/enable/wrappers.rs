@@ -8,9 +8,9 @@ use super::Plan;
 use crate::error::{Error, Result};
 use mallow_enabling::{Place, System, Wanted, absolute};
 use mallow_launch::Allocator;
-use mallow_launch::allocator;
 use mallow_launch::words::quoted;
-use mallow_process::allocators::is_system_name;
+use mallow_launch::{allocator, installed};
+use mallow_process::allocators::{KNOWN, Origin, is_system_name};
 
 pub fn plan(names: &[String], folder: &Path, system: &System) -> Result<Plan> {
     let folder = absolute(folder)
@@ -20,7 +20,7 @@ pub fn plan(names: &[String], folder: &Path, system: &System) -> Result<Plan> {
     }
     let tool = std::env::current_exe()
         .map_err(Error::io("The place of the command mallow cannot be told"))?;
-    let chosen = chosen(names)?;
+    let chosen = chosen(names, system)?;
     let files = chosen
         .iter()
         .map(|(word, allocator)| Wanted {
@@ -45,12 +45,10 @@ pub fn plan(names: &[String], folder: &Path, system: &System) -> Result<Plan> {
 }
 
 /// What `-a` of `run` needs, and the allocator; all that are installed if none is named.
-fn chosen(names: &[String]) -> Result<Vec<(String, Allocator)>> {
+fn chosen(names: &[String], system: &System) -> Result<Vec<(String, Allocator)>> {
     if names.is_empty() {
-        let (mut usable, _) = allocator::discover()?;
-        usable.retain(|allocator| allocator.path.is_some());
         let mut chosen: Vec<(String, Allocator)> = Vec::new();
-        for allocator in usable {
+        for allocator in all(system)? {
             // One of each name: `run` takes the one that fits the program.
             if chosen.iter().all(|(name, _)| *name != allocator.name) {
                 chosen.push((allocator.name.clone(), allocator));
@@ -58,13 +56,13 @@ fn chosen(names: &[String]) -> Result<Vec<(String, Allocator)>> {
         }
         return Ok(chosen);
     }
-    let find = |name: &String| {
+    let named = |name: &String| {
         if is_system_name(name) {
             return Err(Error::Usage(format!(
                 "{name} is what a command has anyway, and needs no wrapper."
             )));
         }
-        let found = allocator::find(name, None)?;
+        let found = find(name, system)?;
         let is_safe = |b: u8| b.is_ascii_alphanumeric() || b"-_.+".contains(&b);
         if found.name.is_empty() || !found.name.bytes().all(is_safe) {
             return Err(Error::Usage(format!(
@@ -79,7 +77,34 @@ fn chosen(names: &[String]) -> Result<Vec<(String, Allocator)>> {
         };
         Ok((word, found))
     };
-    names.iter().map(find).collect()
+    names.iter().map(named).collect()
+}
+
+/// What the command brings itself, and what the system has.
+fn all(system: &System) -> Result<Vec<Allocator>> {
+    if system.is_running() {
+        let (mut usable, _) = allocator::discover()?;
+        usable.retain(|allocator| allocator.path.is_some());
+        return Ok(usable);
+    }
+    let known = KNOWN.iter().filter(|known| known.origin != Origin::Linked);
+    let found = known.map(|known| (known.origin, find(known.name, system)));
+    let is_there = |(origin, found): &(Origin, Result<Allocator>)| {
+        *origin == Origin::Embedded || found.is_ok()
+    };
+    found.filter(is_there).map(|(_, found)| found).collect()
+}
+
+/// Of a system in a folder by the path that it has there.
+fn find(name: &str, system: &System) -> Result<Allocator> {
+    if system.is_running() {
+        return Ok(allocator::find(name, None)?);
+    }
+    if let Some(allocator) = Allocator::embedded(name)? {
+        return Ok(allocator);
+    }
+    let found = installed::find(&system.root, name)?;
+    Ok(Allocator { path: Some(found.path.clone()), ..found.allocator(&system.root) })
 }
 
 /// `mallow run` refuses where the loader would not do as it is told.
