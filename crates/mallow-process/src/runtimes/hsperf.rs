@@ -29,7 +29,7 @@ pub enum Value {
 
 /// Counters by name.
 #[derive(Debug, Default)]
-pub struct Counters(BTreeMap<String, Value>);
+pub struct Counters(pub(super) BTreeMap<String, Value>);
 
 impl Counters {
     pub fn of(process: &Process, memory: &dyn Memory) -> Option<Counters> {

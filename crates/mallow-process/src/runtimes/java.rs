@@ -59,6 +59,7 @@ pub fn find(process: &Process, memory: &dyn Memory, inspector: &mut Inspector) -
 /// counted, which most collectors do at the end of a collection.
 fn generations(counters: &Counters) -> Vec<Kept> {
     let mut kept = Vec::new();
+    let is_collected = has_collected(counters);
     for generation in 0..MOST_SPACES {
         let generation = format!("sun.gc.generation.{generation}");
         for space in 0..MOST_SPACES {
@@ -73,14 +74,26 @@ fn generations(counters: &Counters) -> Vec<Kept> {
                 name => name,
             };
             let what = format!("Java: {name}, at the last collection");
-            kept.push(Kept { what, size, used: number("used"), ..Kept::default() });
+            let used = number("used").filter(|used| is_collected || *used > 0);
+            kept.push(Kept { what, size, used, ..Kept::default() });
         }
     }
     kept
 }
 
+/// Before the first collection a 0 may say that nothing was counted yet.
+fn has_collected(counters: &Counters) -> bool {
+    (0..MOST_SPACES).any(|collector| {
+        let name = format!("sun.gc.collector.{collector}.invocations");
+        counters.number(&name).is_some_and(|collections| collections > 0)
+    })
+}
+
+/// They are never without any: a 0 says that they were not counted yet.
 fn classes(counters: &Counters) -> Option<Kept> {
-    let number = |name: &str| counters.number(&format!("sun.gc.metaspace.{name}"));
+    let number = |name: &str| {
+        counters.number(&format!("sun.gc.metaspace.{name}")).filter(|bytes| *bytes > 0)
+    };
     let what = "Java: classes (metaspace)".into();
     Some(Kept { what, size: number("capacity")?, used: number("used"), ..Kept::default() })
 }
@@ -136,4 +149,32 @@ fn text(memory: &dyn Memory, at: u64) -> Option<String> {
         bytes.push(byte[0]);
     }
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::hsperf::Value;
+    use super::*;
+
+    /// Used bytes of a space and of classes.
+    fn used(collections: u64, space: u64, classes: u64) -> [Option<u64>; 2] {
+        let numbers = [
+            ("sun.gc.collector.0.invocations", 0),
+            ("sun.gc.collector.1.invocations", collections),
+            ("sun.gc.generation.0.space.0.capacity", 1 << 20),
+            ("sun.gc.generation.0.space.0.used", space),
+            ("sun.gc.metaspace.capacity", 1 << 20),
+            ("sun.gc.metaspace.used", classes),
+        ];
+        let numbers = numbers.map(|(name, number)| (name.to_owned(), Value::Number(number)));
+        let counters = Counters(numbers.into());
+        [generations(&counters)[0].used, super::classes(&counters).and_then(|kept| kept.used)]
+    }
+
+    #[test]
+    fn what_was_never_counted_is_not_told() {
+        assert_eq!(used(0, 0, 0), [None, None]);
+        assert_eq!(used(1, 0, 7), [Some(0), Some(7)], "an empty space");
+        assert_eq!(used(0, 5, 7), [Some(5), Some(7)], "some collectors count all the time");
+    }
 }

@@ -19,6 +19,8 @@ use crate::smaps::Vma;
 const POOLS: [u64; 2] = [16 << 10, 4 << 10];
 /// Space between two pools of an arena that have been used.
 const ARENA: u64 = 1 << 20;
+/// In an arena, with pools of either size.
+const POOLS_OF_ARENA: u64 = 64;
 const HEADER: u64 = 48;
 const LARGEST: u64 = 512;
 /// Places that are looked at: pools of 4 GiB.
@@ -58,10 +60,8 @@ fn of_size(process: &Process, memory: &dyn Memory, size: u64) -> Option<Found> {
             scattered.pools(&mut left).into_iter().for_each(|(at, bytes)| add(at, bytes));
             is_whole = false;
         }
-        for (start, end) in joined(&ranges, ARENA) {
-            // What of the first and the last arena was never used, or not aligned.
-            let start = if start - vma.start < ARENA { vma.start } else { start };
-            let end = if vma.end - end < ARENA { vma.end } else { end };
+        for run in joined(&ranges, ARENA) {
+            let (start, end) = arenas(run, vma, size * POOLS_OF_ARENA);
             kept.size += end - start;
             found.spaces.push(space((start, end), Kind::RuntimeHeap, &kept.what));
         }
@@ -73,6 +73,20 @@ fn of_size(process: &Process, memory: &dyn Memory, size: u64) -> Option<Found> {
     }
     found.kept.push(kept);
     (pools >= CONVINCING).then_some(found)
+}
+
+/// The arenas that a run of pools is of, in its mapping.
+fn arenas((start, end): (u64, u64), vma: &Vma, arena: u64) -> (u64, u64) {
+    // What of the first and the last was never used, or not aligned.
+    let first = if start - vma.start < arena { vma.start } else { start };
+    let last = if vma.end - end < arena { vma.end } else { end };
+    if (last - first).is_multiple_of(arena) {
+        return (first, last);
+    }
+    // The kernel joined them with what is not Python's.
+    let bytes = (end - start).next_multiple_of(arena);
+    let start = start.min(vma.end.saturating_sub(bytes)).max(vma.start);
+    (start, vma.end.min(start + bytes))
 }
 
 /// A mapping with more places than may be looked at. Arenas lie together: where a look meets a pool,
@@ -193,6 +207,18 @@ mod tests {
         let kept = found(&[(GIB, 2 * GIB), small], &[small]);
         assert_eq!((kept.size, kept.used), (8 * MIB, Some(512 * 10 * 32)), "all was looked at");
         assert!(!kept.what.contains(PART), "{}", kept.what);
+    }
+
+    #[test]
+    fn what_lies_beside_arenas_in_their_mapping_is_not_theirs() {
+        let joined = (GIB - 300 * 1024, GIB + 8 * MIB + 200 * 1024);
+        let used = [(GIB, GIB + 8 * MIB), (GIB, GIB + 8 * MIB - 5 * POOL)];
+        for used in used {
+            assert_eq!(found(&[joined], &[used]).size, 8 * MIB, "{used:x?}");
+        }
+        let alone = (GIB, GIB + 2 * MIB);
+        let used = (GIB + MIB / 2, GIB + MIB + MIB / 2);
+        assert_eq!(found(&[alone], &[used]).size, 2 * MIB, "both ends are free");
     }
 
     #[test]
