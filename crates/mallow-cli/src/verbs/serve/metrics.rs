@@ -82,8 +82,8 @@ pub const FAMILIES: [Family; 31] = [
     gauge("heap_retained_bytes", Table("PROCESS", "retained"), ByArena(|arena| arena.retained)),
     gauge(
         "heap_mapped_bytes",
-        Words("Bytes of address space in regions and huge blocks"),
-        ByArena(|arena| arena.mapped),
+        Words("Bytes of address space in regions and huge blocks, without what is retained"),
+        ByArena(|arena| arena.mapped.saturating_sub(arena.retained)),
     ),
     gauge(
         "heap_metadata_bytes",
@@ -392,7 +392,7 @@ mod tests {
     use mallow_process::vitals::Vitals;
 
     fn snapshot(comm: &str, arenas: usize) -> Snapshot {
-        let arena = Arena { large: 10, ..Arena::default() };
+        let arena = Arena { large: 10, mapped: 100, retained: 30, ..Arena::default() };
         let heap = Heap { arenas: vec![arena; arenas], ..Heap::default() };
         let reading = Reading { heap, ..Reading::default() };
         let vitals = Vitals { comm: comm.into(), ..Vitals::default() };
@@ -418,6 +418,16 @@ mod tests {
         let lines: Vec<&str> = lines.collect();
         assert_eq!(lines.len(), MOST_ARENAS + 1);
         assert!(lines[MOST_ARENAS].ends_with(",arena=\"other\"} 840"), "{}", lines[MOST_ARENAS]);
+    }
+
+    #[test]
+    fn what_is_retained_is_not_mapped() {
+        let text = render(&snapshot("x", 1), Form::Prometheus);
+        for (name, value) in [("mapped", " 70"), ("retained", " 30")] {
+            let name = format!("mallow_heap_{name}_bytes{{");
+            let mut lines = text.lines().filter(|line| line.starts_with(&name));
+            assert!(lines.all(|line| line.ends_with(value)), "{name}: {text}");
+        }
     }
 
     #[test]
