@@ -4,50 +4,34 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Write as _};
+use std::io::{BufWriter, Write as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use mallow_recorder::{Clock, Hit, Point, Probes, system_ns};
+use mallow_recorder::{Clock, Hit, Probes, system_ns};
 use mallow_trace::{
     COLLECTOR, Call, Ending, Event, Op, ProcessEnd, Record, Source, Thread, Writer,
 };
 
+mod points;
+
+use self::points::{Meaning, no_permission, open, points, refusal, threads};
 use super::blocks::Blocks;
 use super::calls::Calls;
 use super::images::{Images, Introduction};
 use super::memory::Samples;
 use super::stacks::{ScriptFrames, Stacks};
+use super::unwind;
 use super::{Error, Place, Recorded, Result, StackKind, cannot_write, cut_off, header};
-use super::{site, unwind};
-use mallow_os::open_plain;
 use mallow_process::binding::{self, Failure, Inspector, Report};
 use mallow_process::descendants;
 use mallow_process::elf::ElfInfo;
 use mallow_process::elf::identify;
 use mallow_process::maps;
 use mallow_process::stat::{Stat, folder};
-
-/// Those that the allocator's own library defines are probed; a C++ library's operator new calls
-/// malloc. In the order of preference where two names are one function.
-const FUNCTIONS: [(&str, Op); 13] = [
-    ("malloc", Op::Malloc),
-    ("calloc", Op::Calloc),
-    ("realloc", Op::Realloc),
-    ("free", Op::Free),
-    ("posix_memalign", Op::PosixMemalign),
-    ("aligned_alloc", Op::AlignedAlloc),
-    ("memalign", Op::Memalign),
-    ("_Znwm", Op::New),
-    ("_Znam", Op::NewArray),
-    ("_ZdlPv", Op::Delete),
-    ("_ZdaPv", Op::DeleteArray),
-    ("_ZdlPvm", Op::DeleteSized),
-    ("_ZdaPvm", Op::DeleteArraySized),
-];
 
 /// One allocation in so many has a stack. Each costs the process some microseconds more. A prime: a loop of a few
 /// allocations would meet its same one with each stack.
@@ -145,14 +129,6 @@ fn serving_library(pid: u32) -> Result<PathBuf> {
     }
 }
 
-fn no_permission() -> Error {
-    Error::Permission(
-        "Recording a running process takes root or CAP_PERFMON: use sudo mallow record -p PID, or \
-         start the command with mallow record -- COMMAND, which takes no rights."
-            .into(),
-    )
-}
-
 /// Where a file can be read that the process has mapped: one in a container sees other files under the same
 /// names.
 fn place_of(pid: u32, path: &Path) -> PathBuf {
@@ -164,89 +140,6 @@ fn place_of(pid: u32, path: &Path) -> PathBuf {
         || proc.join("root").join(path.strip_prefix("/").unwrap_or(path)),
         |(place, _)| place,
     )
-}
-
-/// What the hits of a point mean.
-#[derive(Clone, Copy, Debug)]
-struct Meaning {
-    op: Op,
-    at_return: bool,
-}
-
-fn points(pid: u32, library: &Path) -> Result<(Vec<Point>, Vec<Meaning>)> {
-    let unreadable = |error: std::io::Error| {
-        Error::Unsupported(format!("The allocator {} cannot be read: {error}.", library.display()))
-    };
-    // Whatever comes to have its name, the probes go where the functions were found.
-    let file = open_plain(&place_of(pid, library)).map_err(unreadable)?;
-    let names = FUNCTIONS.map(|(name, _)| name);
-    let sites = site::find(&file, &names).map_err(unreadable)?;
-    let file = Arc::new(file);
-    if !sites.iter().any(|(name, _)| *name == "malloc") {
-        return Err(Error::Unsupported(format!(
-            "{} has no symbol for its malloc, so there is no place for a probe. Use a build that is \
-             not stripped.",
-            library.display()
-        )));
-    }
-    let (mut points, mut meanings) = (Vec::new(), Vec::new());
-    for (name, site) in sites {
-        let Some(&(_, op)) = FUNCTIONS.iter().find(|(known, _)| *known == name) else { continue };
-        let returns: &[bool] = if op.is_free() { &[false] } else { &[false, true] };
-        for &at_return in returns {
-            let has_stack = !at_return && !op.is_free();
-            points.push(Point {
-                file: Arc::clone(&file),
-                offset: site.offset,
-                at_return,
-                has_stack,
-            });
-            meanings.push(Meaning { op, at_return });
-        }
-    }
-    Ok((points, meanings))
-}
-
-fn open(pid: u32, points: &[Point], period: Option<u64>) -> Result<Probes> {
-    if !Probes::are_possible() {
-        return Err(Error::Unsupported(
-            "This kernel has no uprobes or no tracefs, so a running process cannot be recorded. Start \
-             the command with: mallow record -- COMMAND."
-                .into(),
-        ));
-    }
-    Probes::open(&threads(pid), &online_cpus(), points, period).map_err(refusal)
-}
-
-/// None where the process is gone.
-fn threads(pid: u32) -> Vec<u32> {
-    let folder = std::fs::read_dir(format!("/proc/{pid}/task"));
-    let entries = folder.into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
-fn refusal(error: std::io::Error) -> Error {
-    match error.kind() {
-        ErrorKind::PermissionDenied => no_permission(),
-        _ if error.raw_os_error() == Some(nix::errno::Errno::EMFILE as i32) => Error::Unsupported(
-            "The process has too many threads for the limit of open files. Raise it: ulimit -n."
-                .into(),
-        ),
-        _ => Error::Unsupported(format!("The kernel refuses the probes: {error}.")),
-    }
-}
-
-/// `0-3,8` in /sys.
-fn online_cpus() -> Vec<u32> {
-    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let mut cpus = Vec::new();
-    for part in text.trim().split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
-            cpus.extend(first..=last);
-        }
-    }
-    if cpus.is_empty() { vec![0] } else { cpus }
 }
 
 fn stop_flag() -> Result<Arc<AtomicBool>> {
@@ -356,11 +249,10 @@ impl Session {
     fn run(&mut self, duration: Option<Duration>, stop: &AtomicBool) -> mallow_trace::Result<()> {
         let start = Instant::now();
         self.write_definitions(0)?;
-        let process = format!("/proc/{}", self.pid);
         loop {
             self.round(false)?;
             let is_over = duration.is_some_and(|duration| start.elapsed() >= duration);
-            if is_over || stop.load(Ordering::Relaxed) || !Path::new(&process).exists() {
+            if is_over || stop.load(Ordering::Relaxed) || has_ended(self.pid) {
                 return Ok(());
             }
             std::thread::sleep(LOOK_EVERY);
@@ -545,8 +437,7 @@ impl Session {
     fn finish(&mut self) -> mallow_trace::Result<Recorded> {
         self.round(true)?;
         let time = system_ns().saturating_sub(self.start_ns);
-        let gone = |pid: &u32| !Path::new(&format!("/proc/{pid}")).exists();
-        for pid in self.targets.keys().copied().filter(gone).collect::<Vec<_>>() {
+        for pid in self.targets.keys().copied().filter(|pid| has_ended(*pid)).collect::<Vec<_>>() {
             self.end_process(pid, Ending::Unknown, time)?;
         }
         // Nothing else may have happened since long: the recording went on until now.
@@ -569,6 +460,14 @@ impl Session {
             outsiders: Vec::new(),
             started_before: self.started_before,
         })
+    }
+}
+
+/// A process is dead with its last thread, and stays in /proc until its parent has asked for how it ended.
+fn has_ended(pid: u32) -> bool {
+    match Stat::read(pid) {
+        Ok(stat) => matches!(stat.state, 'Z' | 'X'),
+        Err(_) => !folder(pid).exists(),
     }
 }
 
@@ -600,6 +499,19 @@ fn size_of_call(op: Op, [first, second, third]: [u64; 3]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_nobody_has_waited_for_has_ended() {
+        let mut child = std::process::Command::new("cat");
+        let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        assert!(!has_ended(child.id()));
+        child.kill().unwrap();
+        while !has_ended(child.id()) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.wait().unwrap();
+        assert!(has_ended(child.id()));
+    }
 
     #[test]
     fn a_stack_stands_for_the_calls_between_two() {

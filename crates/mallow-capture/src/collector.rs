@@ -11,6 +11,9 @@ use mallow_process::stat::Stat;
 use mallow_recorder::{CHANNEL_NAME, CHANNEL_VARIABLE, Channel, Timeline};
 use mallow_trace::{COLLECTOR, Call, Ending, Event, ProcessEnd, Record, Result, Thread, Writer};
 
+mod look;
+
+use self::look::{Look, is_gone, thread_name};
 use super::Recorded;
 use super::images::{Images, Introduction};
 use super::memory::{Found, Samples};
@@ -117,8 +120,7 @@ impl<W: Write> Collector<W> {
     /// work and where there is none, are told of it in their environment.
     fn living_others(&self) -> usize {
         let known: BTreeSet<u32> = self.images.alive().map(|(pid, _)| pid).collect();
-        let known_live =
-            known.iter().filter(|&&pid| pid != self.root_pid && thread_name(pid, pid).is_some());
+        let known_live = known.iter().filter(|&&pid| pid != self.root_pid && !is_gone(pid));
         let inode = self.channel.inode();
         let has_channel = |pid: u32| {
             let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -454,14 +456,13 @@ impl<W: Write> Collector<W> {
                 continue;
             }
             match thread_name(lane.pid, lane.tid) {
-                Some(name) if name != lane.name => {
+                Look::Named(name) if name != lane.name => {
                     lane.name.clone_from(&name);
                     let (time, thread) = (lane.last_time, lane.thread);
                     self.writer.write(&Record { time, thread, event: Event::ThreadName(name) })?;
                 }
-                Some(_) => {}
-                None if lane.is_silent => self.end_lane(slot)?,
-                None => {}
+                Look::Gone if lane.is_silent => self.end_lane(slot)?,
+                _ => {}
             }
         }
         Ok(())
@@ -473,7 +474,7 @@ impl<W: Write> Collector<W> {
         for (pid, number) in self.images.alive().collect::<Vec<_>>() {
             let index = number as usize - 1;
             let may_end = pid != self.root_pid && is_meant(index) && !busy.contains(&index);
-            if may_end && thread_name(pid, pid).is_none() {
+            if may_end && is_gone(pid) {
                 self.end_image(index, Ending::Unknown, self.images.last_alive(index))?;
             }
         }
@@ -579,7 +580,7 @@ impl<W: Write> Collector<W> {
                 Some(ending) if pid == self.root_pid => {
                     ends.push((self.timeline.now(), index, ending));
                 }
-                _ if thread_name(pid, pid).is_none() => {
+                _ if is_gone(pid) => {
                     ends.push((self.images.last_alive(index), index, Ending::Unknown));
                 }
                 _ => {}
@@ -610,16 +611,6 @@ impl<W: Write> Collector<W> {
 
 fn start_of(pid: u32) -> Option<u64> {
     Some(Stat::read(pid).ok()?.start.time)
-}
-
-/// `None` if the thread is gone, or dead and not yet buried.
-fn thread_name(pid: u32, tid: u32) -> Option<String> {
-    let stat = std::fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
-    let open = stat.iter().position(|&byte| byte == b'(')?;
-    let close = stat.iter().rposition(|&byte| byte == b')')?;
-    let state = *stat.get(close + 2)?;
-    let name = stat.get(open + 1..close)?;
-    (!matches!(state, b'Z' | b'X' | b'x')).then(|| String::from_utf8_lossy(name).into_owned())
 }
 
 fn introduction_from_proc(id: u64, pid: u32) -> Introduction {

@@ -429,8 +429,12 @@ fn kind_of(mapping: &Mapping) -> ModuleKind {
     }
 }
 
+/// A command may have megabytes of words, a record not.
+const LONGEST_TEXT: usize = 64 << 10;
+
 /// `allocator NUL executable NUL word NUL word NUL …`
 fn read_text(text: &[u8]) -> Process {
+    let text = &text[..text.len().min(LONGEST_TEXT)];
     let text = text.strip_suffix(b"\0").unwrap_or(text);
     let mut parts =
         text.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned());
@@ -449,6 +453,18 @@ mod tests {
     fn introduction(id: u64, parent_id: u64, pid: u32, parent_pid: u32) -> Introduction {
         let text = b"/lib/libc.so.6\0/bin/x\0x\0-v\0".to_vec();
         Introduction { id, parent_id, pid, parent_pid, text }
+    }
+
+    #[test]
+    fn of_a_long_command_the_first_words_are_kept() {
+        let mut text = b"/lib/libc.so.6\0/bin/x".to_vec();
+        for _ in 0..100_000 {
+            text.extend(b"\0-word");
+        }
+        let process = read_text(&text);
+        assert_eq!(process.executable, "/bin/x");
+        assert_eq!(process.command[..2], ["-word", "-word"]);
+        assert!(process.command.len() < LONGEST_TEXT / 5, "{}", process.command.len());
     }
 
     #[test]

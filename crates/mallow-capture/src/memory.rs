@@ -17,6 +17,8 @@ const EVERY_AT_FIRST: Duration = Duration::from_millis(1);
 /// Peak, swap and faults cost more to read; of a process that is new they are read each time.
 const DETAILS_EVERY: Duration = Duration::from_millis(100);
 const NEW_LOOKS: u32 = 20;
+/// Files that stay open between two looks: a limit of 1,024 is usual.
+const MOST_OPEN: usize = 200;
 
 #[derive(Default)]
 struct Watched {
@@ -63,7 +65,7 @@ impl Samples {
         for (pid, number) in processes {
             let known = self.processes.remove(&pid).filter(|watched| watched.number == number);
             let mut watched = known.unwrap_or(Watched { number, ..Watched::default() });
-            if let Some(memory) = watched.sample(pid, rings(number)) {
+            if let Some(memory) = watched.sample(pid, rings(number), alive.len() < MOST_OPEN) {
                 changed.push((memory, watched.regions(pid, &memory)));
             }
             alive.insert(pid, watched);
@@ -109,15 +111,15 @@ pub fn own_peak() -> u64 {
 }
 
 impl Watched {
-    fn sample(&mut self, pid: u32, rings: u64) -> Option<Memory> {
+    fn sample(&mut self, pid: u32, rings: u64, stays_open: bool) -> Option<Memory> {
         let is_new = self.looks < NEW_LOOKS;
         self.looks += u32::from(is_new);
         self.misses = self.misses.saturating_add(1);
-        if self.statm.is_none() {
-            self.statm = File::open(format!("/proc/{pid}/statm")).ok();
-        }
+        let known = self.statm.take();
+        let statm = known.or_else(|| File::open(format!("/proc/{pid}/statm")).ok())?;
         let mut text = [0u8; 128];
-        let length = self.statm.as_ref()?.read_at(&mut text, 0).ok()?;
+        let length = statm.read_at(&mut text, 0).ok()?;
+        self.statm = stays_open.then_some(statm);
         let text = std::str::from_utf8(&text[..length]).ok()?;
         let page = page_size();
         let mut fields = text.split(' ').skip(1).map_while(|field| field.parse::<u64>().ok());

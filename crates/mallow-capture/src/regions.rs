@@ -17,6 +17,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The pause after a look, as a multiple of what it took: looks are 2 % of the time at the most.
 const REST: u32 = 50;
 
+/// Of one look, at most: those with the most memory, so that a record holds them.
+const MOST_REGIONS: usize = 20_000;
+
 /// Says when to look.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Schedule {
@@ -50,10 +53,21 @@ pub fn read(pid: u32) -> Option<Vec<Region>> {
     let mut vmas = smaps::read(BufReader::with_capacity(1 << 16, file)).ok()??;
     smaps::drop_overlaps(&mut vmas);
     let has_memory = vmas.iter().filter(|vma| vma.anonymous > 0);
-    let regions: Vec<_> = has_memory
+    let regions = has_memory
         .map(|vma| Region { start: vma.start, length: vma.size(), resident: vma.anonymous })
         .collect();
+    let regions = largest(regions);
     (!regions.is_empty()).then_some(regions)
+}
+
+/// No more than a record holds, by address.
+fn largest(mut regions: Vec<Region>) -> Vec<Region> {
+    if regions.len() > MOST_REGIONS {
+        regions.sort_unstable_by_key(|region| std::cmp::Reverse(region.resident));
+        regions.truncate(MOST_REGIONS);
+        regions.sort_unstable_by_key(|region| region.start);
+    }
+    regions
 }
 
 /// Whether the process has switched transparent huge pages off for itself.
@@ -76,6 +90,28 @@ mod tests {
         let region = regions.iter().find(inside).unwrap();
         assert!(region.resident >= 8 << 20 && region.resident <= region.length, "{region:?}");
         assert_eq!(read(u32::MAX), None);
+    }
+
+    /// Far apart, of any size: they take the most bytes.
+    #[test]
+    fn a_record_holds_the_largest() {
+        let region = |index: u64| Region {
+            start: index << 31,
+            length: 1 << 47,
+            resident: 1 << 46 | index.wrapping_mul(0x9e37_79b9) % 65_536 << 12,
+        };
+        let all: Vec<Region> = (0..65_000).map(region).collect();
+        let kept = largest(all.clone());
+        assert_eq!(kept.len(), MOST_REGIONS);
+        assert!(kept.is_sorted_by_key(|region| region.start));
+        let least = kept.iter().map(|region| region.resident).min().unwrap();
+        let larger = all.iter().filter(|region| region.resident > least);
+        assert!(larger.count() < MOST_REGIONS);
+        let regions = mallow_trace::Regions { process: 1, no_huge_pages: false, regions: kept };
+        let event = mallow_trace::Event::Regions(regions);
+        let record = mallow_trace::Record { time: 1, thread: mallow_trace::COLLECTOR, event };
+        let mut writer = mallow_trace::Writer::new(Vec::new(), &Default::default()).unwrap();
+        writer.write(&record).unwrap();
     }
 
     #[test]

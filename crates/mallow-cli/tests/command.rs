@@ -35,6 +35,7 @@ mod heap_profile;
 mod loaded_files;
 mod pages;
 mod record;
+mod record_processes;
 mod record_python;
 mod record_real;
 mod record_ruby;

@@ -118,11 +118,12 @@ impl Timeline {
         }
     }
 
-    /// Stamps have lost their highest byte.
+    /// Stamps have lost their highest byte, and what is left wraps around after months. One from before the start is
+    /// of the start.
     #[inline]
     pub fn time(&self, stamp: u64) -> u64 {
-        let start = self.start_ticks & (u64::MAX >> 8);
-        self.duration(stamp.saturating_sub(start))
+        let ticks = (stamp.wrapping_sub(self.start_ticks) << 8) as i64 >> 8;
+        self.duration(ticks.max(0) as u64)
     }
 
     #[inline]
@@ -144,6 +145,20 @@ mod tests {
         let mut readings =
             [(100, 9_000, 20_000), (30_000, 500, 30_040), (40_000, 600, 50_000)].into_iter();
         assert_eq!(at_once(|| readings.next().unwrap_or_default()), (30_020, 500));
+    }
+
+    #[test]
+    fn stamps_wrap_around() {
+        let stamp = |ticks: u64| ticks & (u64::MAX >> 8);
+        for start_ticks in [0, 5, (1 << 56) - 10, (7 << 56) - 10, u64::MAX - 10] {
+            let timeline =
+                Timeline { clock: Clock::Counter, start_ticks, start_ns: 0, ns_per_tick: 1 << 32 };
+            for later in [0, 1, 20, 1 << 50] {
+                let ticks = start_ticks.wrapping_add(later);
+                assert_eq!(timeline.time(stamp(ticks)), later, "{start_ticks} and {later}");
+            }
+            assert_eq!(timeline.time(stamp(start_ticks.wrapping_sub(3))), 0, "{start_ticks}");
+        }
     }
 
     /// Whoever is interrupted between the two clocks measures something else: of ten times one is right.

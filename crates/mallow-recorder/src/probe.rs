@@ -130,7 +130,12 @@ impl Probes {
         let with_stack = stack_period.map(|period| stack_attributes(definition, period));
         for attributes in [Some(probe_attributes(definition)), with_stack].into_iter().flatten() {
             let has_stack = attributes.sample_stack_user > 0;
-            let event = open_event(&attributes, tid, cpu)?;
+            let event = match open_event(&attributes, tid, cpu) {
+                Ok(event) => event,
+                // The thread has ended meanwhile.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+                Err(error) => return Err(error),
+            };
             self.ids.push((event_id(&event)?, number, has_stack));
             self.add(event, first)?;
         }

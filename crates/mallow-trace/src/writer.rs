@@ -12,6 +12,8 @@ use crate::reader::Totals;
 
 /// What lies between two watermarks at most, before compression: a reader holds about this much.
 const WATERMARK_BYTES: usize = 8 << 20;
+/// Blocks in the index: a reader takes no larger one, and threads that make few calls have a block a second each.
+const MOST_INDEXED: usize = 1 << 20;
 /// After a crash of the writer this much time is missing.
 const WATERMARK_NS: u64 = 1_000_000_000;
 
@@ -60,7 +62,11 @@ impl Lane {
         let (mut bytes, mut state) = (std::mem::take(&mut self.bytes), self.state);
         let mut count = 0;
         while bytes.len() < BLOCK_SIZE {
-            let Some((time, next)) = calls.next() else { break };
+            let Some((time, mut next)) = calls.next() else { break };
+            // A realloc that is moved up began when it did.
+            if next.took > 0 {
+                next.took += promised.saturating_sub(time);
+            }
             let time = time.max(promised);
             if bytes.is_empty() {
                 self.begin(Kind::Records, thread, time);
@@ -273,11 +279,62 @@ impl<W: Write> Writer<W> {
         let (framing, stored) = self.packer.pack(info, raw)?;
         self.out.write_all(&framing.to_bytes())?;
         self.out.write_all(stored)?;
-        if info.kind == Kind::Records {
+        if info.kind == Kind::Records && self.index.len() < MOST_INDEXED {
             self.index.push((self.totals.bytes, info));
         }
         self.totals.bytes += (crate::block::HEADER_SIZE + stored.len()) as u64;
         self.bytes_since_watermark += raw.len();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::Reader;
+
+    fn call(op: Op, took: u64) -> Call {
+        Call { op, size: 8, address: 64, took, ..Call::default() }
+    }
+
+    fn read_whole(bytes: &[u8]) -> (Vec<Record>, Totals) {
+        let mut reader = Reader::new(bytes).unwrap();
+        let mut records = Vec::new();
+        while let Some(block) = reader.next_block() {
+            records.extend(block.unwrap().records().map(Result::unwrap));
+        }
+        (records, *reader.totals().unwrap())
+    }
+
+    /// A few threads that make a call now and then for hours, with the hours before them left out.
+    #[test]
+    fn an_index_of_too_many_blocks_ends_before_them() {
+        let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
+        // What would be packed too well is taken for damaged.
+        let offset = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let blocks = (1..MOST_INDEXED as u64).map(|number| (offset(number), BlockInfo::default()));
+        writer.index = blocks.collect();
+        for thread in [1, 2, 3] {
+            writer.write_call(1, thread, &call(Op::Malloc, 0)).unwrap();
+            writer.flush().unwrap();
+        }
+        assert_eq!(writer.index.len(), MOST_INDEXED);
+        let (records, totals) = read_whole(&writer.finish().unwrap());
+        assert_eq!((records.len(), totals.calls), (3, 3));
+    }
+
+    #[test]
+    fn a_realloc_that_is_moved_up_began_when_it_did() {
+        let mut writer = Writer::new(Vec::new(), &Header::default()).unwrap();
+        writer.promise(1_000).unwrap();
+        writer.write_call(900, 1, &call(Op::Realloc, 50)).unwrap();
+        writer.write_call(950, 1, &call(Op::Malloc, 0)).unwrap();
+        writer.write_call(1_200, 1, &call(Op::Realloc, 50)).unwrap();
+        let (records, _) = read_whole(&writer.finish().unwrap());
+        let times = records.iter().map(|record| match record.event {
+            Event::Call(call) => (record.time, call.took),
+            _ => (0, 0),
+        });
+        assert_eq!(times.collect::<Vec<_>>(), [(1_000, 150), (1_000, 0), (1_200, 50)]);
     }
 }

@@ -42,7 +42,7 @@ struct control {
 
     _Alignas(
         CACHE_LINE) _Atomic uint32_t bell; /* futex: rung by threads, waited for by the collector */
-    _Atomic uint32_t is_waiting;           /* set by the collector around its wait */
+    _Atomic uint32_t is_waiting;           /* set by the collector before its wait, cleared by who rings */
     _Atomic uint32_t beat;                 /* changes while the collector lives */
     _Atomic uint32_t is_closed;            /* the collector has ended */
     _Atomic uint32_t lost_threads;         /* for which there was no slot */

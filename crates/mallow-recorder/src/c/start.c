@@ -235,6 +235,7 @@ struct map_walk {
     struct thread *thread;
     uintptr_t stack; /* an address in the thread's stack */
     uintptr_t low, top;
+    bool is_first; /* that of the process, which the kernel lets grow downwards */
     bool sends;
 };
 
@@ -263,6 +264,7 @@ static void map_line(struct map_walk *walk, const char *line, size_t length)
     if (start <= walk->stack && walk->stack < end) {
         walk->low = start;
         walk->top = end;
+        walk->is_first = length > 7 && memcmp(line + length - 7, "[stack]", 7) == 0;
     }
     bool is_code = length > 20 && at + 3 < line + length && at[3] == 'x';
     if (walk->sends && is_code && walk->thread != NULL) {
@@ -271,6 +273,7 @@ static void map_line(struct map_walk *walk, const char *line, size_t length)
     }
 }
 
+/* As far as is wanted: a process with many threads has long ones. */
 static void map_walk(struct map_walk *walk)
 {
     char buffer[8 << 10];
@@ -279,7 +282,8 @@ static void map_walk(struct map_walk *walk)
         return;
     }
     size_t used = 0;
-    for (size_t got; (got = system_read(fd, buffer + used, sizeof(buffer) - used)) != 0;) {
+    for (size_t got; (walk->sends || walk->top == 0) &&
+                     (got = system_read(fd, buffer + used, sizeof(buffer) - used)) != 0;) {
         used += got;
         size_t begin = 0;
         for (size_t i = 0; i < used; i++) {
@@ -297,7 +301,7 @@ static void map_walk(struct map_walk *walk)
     system_close(fd);
 }
 
-/* The kernel lets the first thread's stack grow downwards; other things may lie this far below. */
+/* Other things may lie this far below the stack of the process. */
 #define FIRST_STACK_SIZE ((uintptr_t)120 << 20)
 
 /* Finds out where the thread's stack ends: nothing beyond is ever read. */
@@ -309,13 +313,13 @@ static void thread_learn_stack(struct thread *thread, bool is_first_of_image)
     if (walk.top == 0) {
         return;
     }
-    if (system_pid() == system_tid()) {
+    /* Both libcs keep the own block of a thread that they started right above its stack, in the child of a fork too,
+     * and the kernel may have merged what follows, which can be unmapped, with it. */
+    uintptr_t block = thread_pointer();
+    if (block > here && block < walk.top) {
+        walk.top = block;
+    } else if (walk.is_first) {
         walk.low = walk.top > FIRST_STACK_SIZE ? walk.top - FIRST_STACK_SIZE : 0;
-    } else {
-        /* Both libcs keep the thread's own block right above its stack, and the kernel may have
-         * merged what follows, which can be unmapped, with it. */
-        uintptr_t block = thread_pointer();
-        walk.top = block > here && block < walk.top ? block : walk.top;
     }
     thread->stack_low = walk.low;
     thread->stack_top = walk.top;
@@ -463,9 +467,11 @@ static COLD struct thread *thread_start(void)
 
 /* --- Waiting for room ------------------------------------------------------------------------- */
 
+/* Once for each wait: of a collector that was killed in one, nobody hears the bell. */
 static void collector_wake(void)
 {
-    if (atomic_load_explicit(&control->is_waiting, memory_order_relaxed) != 0) {
+    if (atomic_load_explicit(&control->is_waiting, memory_order_relaxed) != 0 &&
+        atomic_exchange(&control->is_waiting, 0) != 0) {
         atomic_fetch_add(&control->bell, 1);
         system_call(SYS_futex, (long)&control->bell, FUTEX_WAKE_SHARED, 1, 0, 0, 0);
     }
@@ -475,6 +481,13 @@ static void collector_wake(void)
 /* A collector that has not moved for so many steps (some five seconds) is dead or stopped: until it
  * moves again, calls are dropped. */
 #define WAIT_STEPS 30000
+
+/* A slot that is no longer the thread's, as the collector took it for dead, is read by nobody. */
+static bool thread_is_read(const struct thread *thread)
+{
+    return atomic_load(&control->states[thread - image->threads]) == SLOT_READY &&
+           !atomic_load(&control->is_closed);
+}
 
 static bool thread_wait(struct thread *thread, uint64_t count)
 {
@@ -487,7 +500,7 @@ static bool thread_wait(struct thread *thread, uint64_t count)
         if (size - (thread->head - tail) >= count) {
             return true;
         }
-        if (control->when_full == FULL_DROP || atomic_load(&control->is_closed) ||
+        if (control->when_full == FULL_DROP || !thread_is_read(thread) ||
             atomic_load(&dead_beat) == current) {
             return false;
         }
