@@ -98,7 +98,7 @@ mod tests {
         let region = |index: u64| Region {
             start: index << 31,
             length: 1 << 47,
-            resident: 1 << 46 | index.wrapping_mul(0x9e37_79b9) % 65_536 << 12,
+            resident: (1 << 46) | ((index.wrapping_mul(0x9e37_79b9) % 65_536) << 12),
         };
         let all: Vec<Region> = (0..65_000).map(region).collect();
         let kept = largest(all.clone());

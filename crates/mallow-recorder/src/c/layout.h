@@ -42,7 +42,7 @@ struct control {
 
     _Alignas(
         CACHE_LINE) _Atomic uint32_t bell; /* futex: rung by threads, waited for by the collector */
-    _Atomic uint32_t is_waiting;           /* set by the collector before its wait, cleared by who rings */
+    _Atomic uint32_t is_waiting;           /* set before a wait, cleared by who rings */
     _Atomic uint32_t beat;                 /* changes while the collector lives */
     _Atomic uint32_t is_closed;            /* the collector has ended */
     _Atomic uint32_t lost_threads;         /* for which there was no slot */
@@ -119,7 +119,7 @@ enum message {
     MESSAGE_MAPS_CHANGED, /* a library was unloaded */
     MESSAGE_SCRIPT_CODE,  /* length, key, script_part | bytes of a character << 8, first line, then
                             the bytes */
-    MESSAGE_SCRIPT,       /* count, address of the function that evaluates, then SCRIPT_WORDS a frame,
+    MESSAGE_SCRIPT, /* count, address of the function that evaluates, then SCRIPT_WORDS a frame,
                             innermost first: key; instruction and perhaps SCRIPT_ENTRY; of an entry,
                             which frame of C runs it: 1 + its number in a MESSAGE_STACK, an address
                             in the stack of a MESSAGE_STACK_COPY, 0: not known. It belongs to the
