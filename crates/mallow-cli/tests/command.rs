@@ -11,6 +11,7 @@ mod any_names;
 mod as_data;
 mod check;
 mod check_runners;
+mod compare;
 mod completions;
 mod documented;
 mod enable;
